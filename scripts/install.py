@@ -64,7 +64,7 @@ class Installation:
         self._put(target, lambda there: there.symlink_to(to))
 
     def _put(self, target: Path, make: Callable[[Path], object], mode: int | None = None) -> None:
-        """Made beside it and renamed: programs of running jobs have the old preload library mapped, and go on with it."""
+        """Made beside it and renamed: programs of running jobs have the old shim mapped, and go on with it."""
         there = self.at(target)
         there.parent.mkdir(parents=True, exist_ok=True)
         made = there.with_name(f".{there.name}.new")

@@ -44,8 +44,8 @@ def stamp(source: Path, command: str, includes: list[Path]) -> Path:
     return CACHE / digest.hexdigest()[:32]
 
 
-def passes(source: Path, mark: Path) -> bool:
-    """Runs clang-tidy on one file; prints what it says when it is not content."""
+def passes(source: Path, marks: list[Path]) -> bool:
+    """Runs clang-tidy on one file, once with each of its compile commands; prints what it says when it is not content."""
     analyzed = not any(source.is_relative_to(ROOT / folder) for folder in NOT_ANALYZED)
     checks = [] if analyzed else ["--checks=-clang-analyzer-*"]
     command = ["clang-tidy", "--quiet", *checks, "-p", BUILD, source]
@@ -53,7 +53,8 @@ def passes(source: Path, mark: Path) -> bool:
     if run.returncode != 0:
         print(run.stdout, flush=True)
         return False
-    mark.touch()
+    for mark in marks:
+        mark.touch()
     return True
 
 
@@ -62,7 +63,7 @@ def main(names: list[str]) -> int:
     wanted = {ROOT / name for name in names}
     CACHE.mkdir(parents=True, exist_ok=True)
     includes = included(BUILD)
-    waiting: dict[Path, Path] = {}
+    waiting: dict[Path, list[Path]] = {}
     for entry in json.loads((BUILD / "compile_commands.json").read_text()):
         source = (Path(entry["directory"]) / entry["file"]).resolve()
         if source.suffix in (".c", ".cpp") and any(source.is_relative_to(ROOT / folder) for folder in CHECKED):
@@ -70,7 +71,7 @@ def main(names: list[str]) -> int:
                 continue
             mark = stamp(source, entry["command"], includes.get(source, []))
             if not mark.exists():
-                waiting[source] = mark
+                waiting.setdefault(source, []).append(mark)
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         results = list(pool.map(passes, waiting.keys(), waiting.values()))
     return 0 if all(results) else 1

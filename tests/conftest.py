@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from compiler import ROOT, Compiler
 from hypothesis import settings
+from own_directories import OwnDirectories, has_none
 from quick import OPTION, Quick
 from slow import why_slow
 
@@ -34,6 +35,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption(OPTION):
         config.pluginmanager.register(Quick())
         settings.load_profile(QUICK)
+    if has_none(config):
+        config.pluginmanager.register(OwnDirectories(config))
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist, which reads the marks in the same hook

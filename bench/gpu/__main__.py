@@ -20,11 +20,11 @@ from typing import Any, NoReturn
 
 from fikitd.base import build
 
-from bench.gpu import conformance, pairs, parts, processes, tables
+from bench.gpu import conformance, memory, pairs, parts, processes, tables
 from bench.gpu.place import Place, place
 from bench.record import ROOT, BenchError, Result, check, write
 
-PARTS = ("costs", "launch", "timing", "slices", "mps", "conformance", "pairs", "frameworks")
+PARTS = ("costs", "launch", "timing", "slices", "mps", "memory", "conformance", "pairs", "frameworks")
 MINUTES = 9.5  # of ten that the machine is there
 Found = dict[str, Any]
 
@@ -101,6 +101,7 @@ def measure(run: Run, where: Place) -> None:
     else:
         run.part("slices", lambda: parts.slices(where, scale))
     run.part("mps", lambda: parts.by_mps(where, scale, library))
+    run.part("memory", lambda: memory.memory(where, arguments.quick, min(45, run.left())))
     run.part("conformance", lambda: conformance.conformance(where, scale.programs, library, min(60, run.left())))
     run.part("pairs", lambda: _pairs(run, where, library, exclusive))
     run.part("frameworks", lambda: dict(pairs.frameworks(where, run.deadline)))

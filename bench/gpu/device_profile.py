@@ -40,6 +40,10 @@ def toml(document: Found) -> str:
             put(key, number, origin)
     put("concurrent_kernels", 128, f"{assumed}: resident grids of compute capability 7.0 and newer")
     put("compute_capability", gpu.get("compute_capability", "9.0"), measured)
+    for table, constants in _memory(parts.get("memory") or {}, measured).items():
+        lines += ["", f"[{table}]"] if constants else []
+        for key, number, origin in constants:
+            put(key, number, origin)
     for kernel in ("fikit_spin", "fikit_stamp"):
         lines += ["", "[[kernel]]"]
         put("match", kernel, "the programs' own")
@@ -73,6 +77,25 @@ def _constants(parts: Found, measured: str) -> list[tuple[str, Any, str]]:
         ("launch_latency_us", _us(latency_ns), f"{measured}, half of what a lone kernel takes beyond itself, from the call to the end of the wait"),
         ("kernel_gap_us", _us(usual[0]["gap_ns"] if usual else None), f"{measured}, between kernels in line"),
     ]  # fmt: skip
+
+
+def _memory(found: Found, measured: str) -> dict[str, list[tuple[str, Any, str]]]:
+    """Without what was not found: there the defaults hold."""
+    origins = {
+        "copy": [
+            ("h2d_gbps", "copy_in_gbps", f"{measured}, 64 MiB of pinned memory"),
+            ("d2h_gbps", "copy_out_gbps", f"{measured}, 64 MiB of pinned memory"),
+        ],
+        "managed": [("fault_batch_us", "fault_ns_per_chunk", f"{measured}, per 2 MiB, beyond what a prefetch takes")],
+    }
+    return {
+        table: [
+            (key, found[name] / 1000 if key.endswith("_us") else found[name], origin)
+            for key, name, origin in rows
+            if found.get(name)
+        ]
+        for table, rows in origins.items()
+    }
 
 
 def _middle(spread: Found | None) -> float | None:

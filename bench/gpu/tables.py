@@ -107,6 +107,28 @@ def _sharing(title: str) -> Any:
     return show
 
 
+def _memory(console: Console, part: Found) -> None:
+    if not part.get("concurrent_managed_access"):
+        console.print("memory: this GPU does not fetch managed memory by itself")
+        return
+    table = _table(
+        "Managed memory, us (of 64 MiB, but for calls and allocations)", "what", "p10", "p50", "p90", "p99", "GB/s"
+    )
+    for name, value in part.items():
+        if name.endswith("_ns") and isinstance(value, Mapping):
+            kind = name.removesuffix("_ns")
+            table.add_row(kind, *_spread(value), f"{part[f'{kind}_gbps']:.1f}" if f"{kind}_gbps" in part else "")
+    console.print(table)
+    for key, words in (
+        ("fault_ns_per_chunk", "ns of page faults per 2 MiB, beyond a prefetch"),
+        ("managed_over_plain", "times as long takes a kernel on managed memory that is there as on plain memory"),
+        ("prefetch_beside_capture", "is the driver's answer to a prefetch beside a capture in global mode"),
+        ("capture_beside_prefetch", "its answer at the end of that capture"),
+    ):
+        if key in part:
+            console.print(f"  {part[key]} {words}")
+
+
 def _conformance(console: Console, part: Found) -> None:
     console.print(f"conformance: {part['as_expected']} of {part['programs']} programs as expected")
     for name, found in part["different"].items():
@@ -156,6 +178,7 @@ SHOWN = {
     "timing": _timing,
     "slices": _sharing("Two programs without MPS"),
     "mps": _sharing("Two programs by MPS"),
+    "memory": _memory,
     "conformance": _conformance,
     "pairs": _pairs,
     "frameworks": _frameworks,

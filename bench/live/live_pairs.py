@@ -105,7 +105,7 @@ class Case:
             book.trace(high),
             [book.trace(low)],
             arrivals,
-            requests=max(1, math.ceil(book.seconds * 1e9 / book.trace(high).solo_ns)),
+            requests=max(1, math.ceil(book.seconds * 1e9 / book.trace(high).alone_ns)),
             knowledge="context",
             device=book.shared,
             **slow_motion.simulated(STRETCH),
@@ -145,8 +145,8 @@ class Book:
         trace = simulator.parse(name, self.texts[name].decode(), stretch=STRETCH)
         # What a profile does not know is a matter of the profile: it has seen whole passes, unless one takes too long. Passes,
         # for what is measured takes longer: what a pass ends with would be known in one of the two only.
-        passes = math.ceil(self.seconds * 1e9 / trace.solo_ns)
-        if passes * trace.solo_ns <= MOST_LEARNING_NS:
+        passes = math.ceil(self.seconds * 1e9 / trace.alone_ns)
+        if passes * trace.alone_ns <= MOST_LEARNING_NS:
             return replace(trace, learning_passes=passes, stored=True)
         return replace(trace, learning_ns=MOST_LEARNING_NS, stored=True)
 
@@ -187,7 +187,7 @@ def measure(stage: stages.Stage, book: Book, case: Case) -> Measured:
     begun_s = time.time()
     with stage.learnt_before():
         shared = stage.run([managed, low], case.device)
-        delayed, _ = (stage.report(job)["delayed"] for job in shared.job_ids)
+        delayed, _ = (stage.report(job)["delays"] for job in shared.job_ids)
     closed = case.arrivals == "closed"
     ratios = simulator.compare(alone.observed, shared.observed, closed=closed, device=case.scenario.device)
     latency_ns = case.device["launch_latency_us"] * 1000

@@ -60,7 +60,7 @@ class Kind:
     @cached_property
     def pass_s(self) -> float:
         """How long one takes alone, simulated."""
-        return parse(self.name, self.text.decode()).solo_ns / 1e9
+        return parse(self.name, self.text.decode()).alone_ns / 1e9
 
 
 KINDS = tuple(Kind(busy) for busy in BUSY)

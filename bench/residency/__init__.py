@@ -1,5 +1,5 @@
-"""More memory than the GPU has: turns of whole jobs (case A) and budgets of one job (case B), by the rules of fikitd/core/residency. All simulated:
-a model of memory and link in manual time, no driver. Rows: case, figure, value, bar, holds (null where there is no bar)."""
+"""More memory than the GPU has: turns of whole jobs (case A) and budgets of one job (case B), by the rules of fikitd/core/residency. Simulated: a
+model of memory and link in manual time, no driver; `--live`: programs under a real fikitd on the emulated GPU. Rows: case, figure, value, bar, holds (null where there is no bar)."""
 
 from __future__ import annotations
 
@@ -30,15 +30,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--live",
         action="store_true",
-        help="case A under a real fikitd on the emulated GPU instead, for about 7 minutes",
+        help="under a real fikitd on the emulated GPU instead, for about 12 minutes",
     )
+    parser.add_argument(
+        "--slower",
+        type=int,
+        default=16,
+        metavar="N",
+        help="of live turns: all times so much longer (default: %(default)s)",
+    )
+    parser.add_argument("--case", choices=("a", "b"), help="of the live ones: turns (a) or budgets (b) alone")
     page.add_argument(parser)
 
 
-def run(emulated: bool, svg: Path | None = None, live: bool = False) -> Result:
+def run(
+    emulated: bool, svg: Path | None = None, live: bool = False, case: str | None = None, slower: int = 16
+) -> Result:
     """`emulated` is of no matter: there is no device at all, or the emulated one."""
     if live:
-        return _live()
+        return _live(case, slower, svg)
     rates = times.rates()
     rows = [*turns_rows(900 * S, 300 * S), *budgets.rows(rates)]
     if svg:
@@ -59,15 +69,23 @@ def run(emulated: bool, svg: Path | None = None, live: bool = False) -> Result:
     )  # fmt: skip
 
 
-def _live() -> Result:
-    from bench.residency import live  # noqa: PLC0415 - it starts programs
+def _live(case: str | None, slower: int, svg: Path | None) -> Result:
+    from bench.residency import live, live_plans  # noqa: PLC0415 - they start programs
 
-    rows = list(live.rows())
+    scale = live.Scale(slower)
+    rows = list(live.rows(scale=scale)) if case != "b" else []
+    of_plans, trails = live_plans.run() if case != "a" else ([], [])
+    rows += of_plans
+    if svg and trails:
+        from bench.residency import live_picture  # noqa: PLC0415 - matplotlib is asked for by those who draw
+
+        write_whole(svg, live_picture.svg(trails))
     failed = sum(each["holds"] is False for each in rows)
+    bars = sum(each["bar"] is not None for each in rows)
     return Result(
-        summary=f"live, emulated: {len(rows) - failed} of {len(rows)} bars hold\n{table(rows)}", emulated=True,
-        values={"bars": len(rows), "failed": failed}, samples={}, settings={"model": "live, emulated", "gpu": live.GPU},
-        details={"rows": rows}, table=table(rows),
+        summary=f"live, emulated: {bars - failed} of {bars} bars hold\n{table(rows)}", emulated=True,
+        values={"bars": bars, "failed": failed}, samples={}, settings={"model": "live, emulated", "gpu": scale.gpu},
+        details={"rows": rows, "trails": [vars(each) for each in trails]}, table=table(rows),
     )  # fmt: skip
 
 

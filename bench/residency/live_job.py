@@ -1,5 +1,5 @@
-"""A job of `bench residency --live`, as a program: python -m bench.residency.live_job high|low MIB SECONDS SLOWER. Prints one line of JSON at its end, of the time
-after WARM_UP_S, by when fikitd knows the high job's rhythm.
+"""A job of `bench residency --live`, as a program: python -m bench.residency.live_job high|low MIB SECONDS SLOWER [WARM_UP_S]. Prints one line of JSON at its end, of
+the time after WARM_UP_S, by when fikitd knows the high job's rhythm.
 
 The high one repeats a copy in, kernels and a busy host; a low one touches all its memory, a buffer after the other, again and again.
 """
@@ -67,19 +67,19 @@ class Program:
         return found
 
 
-def high(program: Program, seconds: float, slower: int) -> dict[str, object]:
+def high(program: Program, seconds: float, slower: int, warm_up_s: float = WARM_UP_S) -> dict[str, object]:
     host = ctypes.create_string_buffer(COPY_BYTES)
     at, spins = program.buffers[0], ctypes.c_uint64(KERNEL_NS * slower)
     took = []
     start = time.monotonic()
-    while (began := time.monotonic()) < start + WARM_UP_S + seconds:
+    while (began := time.monotonic()) < start + warm_up_s + seconds:
         for part in range(0, COPY_BYTES, BUFFER * MIB):  # into one buffer: the link's time is what counts
             check(program.cu.cuMemcpyHtoD_v2(at, host, ctypes.c_size_t(min(BUFFER * MIB, COPY_BYTES - part))))
         for _ in range(HIGH_KERNELS):
             program.launch(program.spin, spins)
         program.synchronize()
         time.sleep(HOST_NS * slower / 1e9)
-        if began >= start + WARM_UP_S:
+        if began >= start + warm_up_s:
             took.append(time.monotonic() - began)
     return {"took_s": took}
 
@@ -100,11 +100,20 @@ def low(program: Program, seconds: float) -> dict[str, object]:
 
 
 def main() -> None:
-    role, mib, seconds, slower = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
+    role, mib, seconds, slower, *warm_up_s = (
+        sys.argv[1],
+        int(sys.argv[2]),
+        float(sys.argv[3]),
+        int(sys.argv[4]),
+        *sys.argv[5:],
+    )
     program = Program(mib)
     print("ready", flush=True)
     sys.stdin.readline()
-    print(json.dumps(high(program, seconds, slower) if role == "high" else low(program, seconds)), flush=True)
+    print(
+        json.dumps(high(program, seconds, slower, *map(float, warm_up_s)) if role == "high" else low(program, seconds)),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

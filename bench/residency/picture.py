@@ -22,9 +22,6 @@ COLOURS = ("#1b6ca8", "#c0392b", "#27ae60")
 
 
 def svg(rates: Rates) -> str:
-    mpl.rcParams.update(
-        {"svg.hashsalt": "fikit", "svg.fonttype": "none"}
-    )  # the same picture for the same figures; text as text
     figure = Figure(figsize=(9, 6.5), layout="constrained")
     turns, budget = figure.subplots(2, 1)
     setting = Setting(length_ns=150 * S)
@@ -50,6 +47,12 @@ def svg(rates: Rates) -> str:
     for axes in (turns, budget):
         axes.set_ylim(bottom=0)
         axes.legend(loc="lower right", fontsize=8)
+    return as_text(figure)
+
+
+def as_text(figure: Figure) -> str:
+    """The same text for the same figures, with its words as text."""
+    mpl.rcParams.update({"svg.hashsalt": "fikit", "svg.fonttype": "none"})
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None})
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"

@@ -69,6 +69,7 @@ class Low:
     there: OrderedDict[int, None] = field(default_factory=OrderedDict)
     away: OrderedDict[int, None] = field(default_factory=OrderedDict)
     ran_ns: int = 0  # when it ran last
+    came_ns: int = 0  # when it came to run
 
 
 @dataclass
@@ -262,6 +263,8 @@ class Epochs:
     def now(self, gpu: Gpu) -> list[int]:
         self._note(gpu)
         if self._next is not None and not gpu.moves:  # what comes ahead is there
+            for low in set(self._next) - set(self.runs):
+                gpu.lows[low].came_ns = gpu.now_ns
             gpu.moves, self.runs, self._next = list(self._waits), self._next, None
             self._moving_since_ns = gpu.now_ns
         if self._moving_since_ns is not None and not gpu.moves:
@@ -283,7 +286,7 @@ class Epochs:
         tenants = [
             Tenant(
                 setting.chunks * CHUNK, len(low.there) * CHUNK, 0.5, 0 if low.number in self.runs else gpu.now_ns - low.ran_ns,
-                low.number in self.runs,
+                low.number in self.runs, gpu.now_ns - low.came_ns if low.number in self.runs else 0,
             )
             for low in gpu.lows
         ]  # fmt: skip

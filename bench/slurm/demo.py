@@ -39,7 +39,7 @@ def run(*, emulated: bool, runs: int = RUNS, slurm: bool = False) -> Result:
 def result(summaries: list[dict[str, Any]], emulated: bool, slurm: bool) -> Result:
     """What the demos' summaries say together."""
     ratios = [float(one["high_slowdown"]) for one in summaries]
-    shared = [one["high"]["shared_s"] / one["high"]["solo_s"] for one in summaries]
+    shared = [one["high"]["shared_s"] / one["high"]["alone_s"] for one in summaries]
     shares = [one["low_share"] for one in summaries if one["low_share"] is not None]
     within = sum(ratio <= PROMISED_SLOWDOWN for ratio in ratios)
     apart = [

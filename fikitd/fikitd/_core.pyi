@@ -3,7 +3,7 @@
 Who may call what is in docs/design/contracts.md, "fikitd._core"; what it does, in fikitd/core/README.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
 BUILD: str
@@ -100,6 +100,20 @@ class _Moves(TypedDict):
     moving_ns: int
     turns: int
     failures: int
+    most_bytes: int
+    """The most that movable_bytes was lately, and when (CLOCK_MONOTONIC) it last was."""
+    most_at_ns: int
+
+class _Plan(TypedDict):
+    """Of a client's plans, as its shim says it (`struct fikit_plan` of the protocol); counters are of all of them together."""
+
+    number: int
+    """Of the newest that it was given; 0: it has none."""
+    taken: int
+    refused: int
+    carried_out: int
+    skipped: int
+    bytes_per_s: int
 
 class _Stats(TypedDict):
     kernels: int
@@ -115,7 +129,7 @@ class _Stats(TypedDict):
     unfinished: int
     span_ns: int
     under_way_ns: int
-    solo_ns: float | None
+    span_alone_ns: float | None
     wait_count: int
     wait_total_ns: int
     wait_p99_ns: float
@@ -322,6 +336,29 @@ class Dispatcher:
     def accesses(self, client_id: int) -> dict[str, Any]:
         """What its kernels touch in the iteration that it is in, by this run and those before, as `accesses` in the profile file's rhythm; and
         `latest_ns`, how long its newest pass took (0: not known). That alone where nothing is known."""
+
+    def packed_accesses(self, client_id: int, limit: int) -> bytes:
+        """The same for a worker, as `accesses` in the rhythm of unpack_profile(); empty where nothing is known, or it takes more than `limit`
+        bytes."""
+
+    def iteration(self, client_id: int) -> tuple[str, int, int, int] | None:
+        """The iteration that it is in: its path, its launches, the launch_seq of the first launch of the pass that runs now, and how long the
+        newest pass took in ns (0: not known). None: it is in none that is known."""
+
+    def set_plan(self, client_id: int, first_launch: int, launches: int, moves: bytes, until_ns: int) -> int:
+        """A plan of the client's memory: `moves` are struct fikit_plan_move of the protocol, moves and behind them first uses, for passes of so many
+        launches from that one on.
+        Returns its number; 0: the client's shim carries none out. ValueError for what the protocol does not allow."""
+
+    def renew_plan(self, client_id: int, first_launch: int | None, until_ns: int) -> int:
+        """It holds until then (CLOCK_MONOTONIC). first_launch: its passes begin there from now on. Returns its number; 0: it has none."""
+
+    def drop_plan(self, client_id: int) -> None:
+        """It has none any more."""
+
+    def plan_state(self, client_id: int) -> _Plan:
+        """What its shim says of its plans."""
+
     def export_rhythm(self, client_id: int) -> dict[str, Any]:
         """Where the client's host waits and what follows what, as it was learnt in this run; empty: nothing was seen twice."""
 
@@ -430,6 +467,17 @@ class SwitchMeter:
         of whose work was there before; idle: that was over when the client's was launched."""
     def cost(self, level: int = 9) -> tuple[int, int, int] | None:
         """Its ns, their spread, how many beginnings say so, by reports of this level and above; None while it is not known."""
+
+class HostCores:
+    """Whether a gap was a pause of the program or a host without a processor core. time_ns: when it was; now_ns: when fikitd learnt of it,
+    and would call `read`: for how long the host has so far been without a core, -1: not known."""
+
+    def __init__(self) -> None: ...
+    def all_done(self, time_ns: int, now_ns: int, read: Callable[[], int]) -> None:
+        """Nothing is left on the device: a gap begins."""
+
+    def launched(self, time_ns: int, now_ns: int, read: Callable[[], int]) -> int:
+        """It is over; for how long of it, where it was as long as a pause, the host had no core."""
 
 class JobWork:
     """What the processes of one job launched on one GPU."""
@@ -607,14 +655,17 @@ class Accesses:
         """Launches were not seen."""
     def scanned(self, number: int, kernel: int) -> None:
         """That launch was looked at; what it touches follows."""
-    def touched(self, number: int, allocation: int, page: int, pages: int) -> None:
-        """page: in the allocation, which has `pages`. What cannot be is ignored."""
+    def touched(self, number: int, allocation: int, page: int, pages: int, length: int = 0) -> None:
+        """page: in the allocation, which has `pages`; length: pages from there on, 0: not known. What cannot be is ignored."""
+    def freed(self, number: int, allocation: int) -> None:
+        """Behind that launch, and before the next one, the program gave that memory back."""
     def expect(self, before: Mapping[str, Any]) -> None:
         """What runs before this one have learnt."""
     def learnt(self) -> dict[str, Any]:
         """By this run."""
-    def known(self) -> dict[str, Any]:
-        """By this run and those before, of the iteration that the program is in."""
+    def known(self, at_once: int = ..., between: Callable[[], None] | None = None) -> dict[str, Any]:
+        """By this run and those before, of the iteration that the program is in. It is read so many launches at once; between two parts `between` is called,
+        and may tell of more."""
     @property
     def path(self) -> str:
         """Of the iteration that the program is in; empty: in none that is known."""

@@ -9,10 +9,17 @@ from enum import Enum
 
 class Tenant:
     """A lower job as the choice of an epoch sees it. bytes: that it needs on the GPU to run without misses. work: device time per unit of time that it
-    is predicted to use while it runs, 0 to 1. waited_ns: since it ran last. runs: it was chosen for the epoch that ends."""
+    is predicted to use while it runs, 0 to 1. waited_ns: since it ran last. runs: it was chosen for the epoch that ends. ran_ns: of one that runs,
+    since it came to run."""
 
     def __init__(
-        self, bytes: int, resident_bytes: int = 0, work: float = 1.0, waited_ns: int = 0, runs: bool = False
+        self,
+        bytes: int,
+        resident_bytes: int = 0,
+        work: float = 1.0,
+        waited_ns: int = 0,
+        runs: bool = False,
+        ran_ns: int = 0,
     ) -> None: ...
     @property
     def bytes(self) -> int: ...
@@ -24,15 +31,18 @@ class Tenant:
     def waited_ns(self) -> int: ...
     @property
     def runs(self) -> bool: ...
+    @property
+    def ran_ns(self) -> int: ...
 
 class EpochRules:
-    """most_lost: share of the time that moves may take. hysteresis: how much more a newcomer must be worth. patience_ns: a wait that doubles what a
+    """beside_ns: of a change, beside what the link needs for its bytes. most_lost: share of the time that changes may take. hysteresis: how much more a newcomer must be worth. patience_ns: a wait that doubles what a
     tenant's work counts. max_wait_ns: one that has waited so long goes first."""
 
     def __init__(
         self,
         *,
         link_bytes_per_s: float = 24e9,
+        beside_ns: int = 0,
         most_lost: float = 0.10,
         hysteresis: float = 0.10,
         least_epoch_ns: int = 30_000_000_000,
@@ -41,6 +51,8 @@ class EpochRules:
     ) -> None: ...
     @property
     def link_bytes_per_s(self) -> float: ...
+    @property
+    def beside_ns(self) -> int: ...
     @property
     def most_lost(self) -> float: ...
     @property
@@ -53,7 +65,8 @@ class EpochRules:
     def max_wait_ns(self) -> int: ...
 
 class Move:
-    """Bytes of a tenant. inward: from the host to the GPU. ahead: into room that is free, while those of the old epoch still run."""
+    """Bytes of a tenant. inward: from the host to the GPU. ahead: while those of the old epoch still run, into room that is free or that tenants of
+    neither epoch make."""
 
     @property
     def tenant(self) -> int: ...
@@ -65,7 +78,8 @@ class Move:
     def ahead(self) -> bool: ...
 
 class Epoch:
-    """runs: numbers of the tenants that run. moves: in the order in which they are made. swap_ns: what those take that are not made ahead. length_ns:
+    """runs: numbers of the tenants that run. moves: in the order in which they are made. swap_ns: what those take that are not made ahead,
+    and beside_ns. length_ns:
     for so long the chosen run after them."""
 
     @property

@@ -4,11 +4,11 @@
 
 enum {
   FIRST_PAUSE_NS = 100000000,
-  LOOK_NS = 20000000, /* for an answer */
+  LOOK_NS = 20000000, /* between looks for an answer */
 };
-#define LONGEST_PAUSE_NS (30 * INT64_C(1000000000)) /* also how long an answer is waited for */
+#define LONGEST_PAUSE_NS (30 * INT64_C(1000000000)) /* between tries; also the longest wait for an answer */
 
-/* The number may be a file of the program's own by now, if it closed ours. */
+/* The program may have closed our descriptor and opened a file of its own under the number. */
 static bool ours(const struct fikit_attempt *attempt) {
   return attempt->socket >= 0 && fikit_same_file(fikit_file_id(attempt->socket), attempt->file);
 }
@@ -57,7 +57,7 @@ bool fikit_attach_first(struct fikit_attempt *attempt, const char *path, const s
 }
 
 bool fikit_attach_go_on(struct fikit_attempt *attempt, const char *path, struct fikit_connection *connection) {
-  char reason[FIKIT_REASON_BYTES]; /* has been said, at the first try */
+  char reason[FIKIT_REASON_BYTES]; /* unused: the first try has said why */
   if (fikit_now_ns() < attempt->due_ns)
     return false;
   if (attempt->socket >= 0 && !ours(attempt)) {

@@ -1,4 +1,5 @@
 #include "attach/connect.h"
+#include "fikit_rules.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +12,7 @@
 #include <unistd.h>
 
 enum { LOWEST_FD = 64 };
-enum { PAGE, DOORBELL, MEMORY, DESCRIPTORS }; /* of a WELCOME */
+enum { PAGE, DOORBELL, MEMORY, DESCRIPTORS }; /* descriptors that come with a WELCOME */
 
 /* Move a descriptor away from 0-2 and from the small numbers that programs close or reuse by habit. */
 static int moved_up(int fd) {
@@ -36,7 +37,7 @@ static bool failed_errno(char reason[FIKIT_REASON_BYTES]) {
   return false;
 }
 
-/* The directory of the users' own sockets beside everybody's (fikitd/daemon/user_sockets.py), or -1. */
+/* The directory of the sockets for one user each, beside the common one (fikitd/daemon/user_sockets.py), or -1. */
 static int users_directory(const char *path) {
   char directory[sizeof ((struct sockaddr_un *)0)->sun_path + sizeof FIKIT_USERS_DIRECTORY];
   const char *slash = strrchr(path, '/');
@@ -56,7 +57,7 @@ static bool everybodys_path(const char *path, struct sockaddr_un *address) {
   return true;
 }
 
-/* False: errno says why, EAGAIN that there is no room now. */
+/* False: errno has the reason; EAGAIN: the socket's queue is full. */
 static bool connected(int fd, const struct sockaddr_un *address) {
   int result;
   do
@@ -65,7 +66,8 @@ static bool connected(int fd, const struct sockaddr_un *address) {
   return result == 0;
 }
 
-/* To the user's own socket, which no other user can fill. By its directory's descriptor: its path may be longer than an address. */
+/* Connects to the user's own socket, whose queue no other user can fill. Its path may be too long for an address, so it is named through
+ * its directory's descriptor. */
 static bool connected_to_own(int fd, const char *path) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   int directory = users_directory(path);
@@ -101,7 +103,7 @@ static int open_socket(const char *path, int patience_s, char reason[FIKIT_REASO
   return -1;
 }
 
-/* One packet with its descriptors; fds[] = -1 where none came. The kernel closes what would be more. */
+/* One packet with its descriptors; fds[] = -1 where none came. The kernel closes descriptors beyond these. */
 static ssize_t receive(int fd, void *packet, size_t bytes, int fds[DESCRIPTORS], int flags) {
   union {
     struct cmsghdr header;
@@ -126,7 +128,7 @@ static ssize_t receive(int fd, void *packet, size_t bytes, int fds[DESCRIPTORS],
   return got;
 }
 
-/* Only a file that cannot shrink under us is mapped: touching a shrunk one would kill the program with SIGBUS. */
+/* Only a file that cannot shrink is mapped: a read beyond the end of a shrunk one would kill the program with SIGBUS. */
 static void *map_sealed(int memfd, size_t bytes, char reason[FIKIT_REASON_BYTES]) {
   int seals = fcntl(memfd, F_GET_SEALS);
   if (seals < 0 || !(seals & F_SEAL_SHRINK) || lseek(memfd, 0, SEEK_END) < (off_t)bytes) {
@@ -143,13 +145,14 @@ static void *map_sealed(int memfd, size_t bytes, char reason[FIKIT_REASON_BYTES]
 
 static bool map_pages(const int fds[DESCRIPTORS], const struct fikit_welcome *welcome,
                       struct fikit_connection *connection, char reason[FIKIT_REASON_BYTES]) {
-  struct fikit_page *page = map_sealed(fds[PAGE], sizeof *page, reason);
+  struct fikit_page *page = map_sealed(fds[PAGE], fikit_page_file_bytes(welcome->version), reason);
   struct fikit_memory *memory = page ? map_sealed(fds[MEMORY], sizeof *memory, reason) : NULL;
   bool fits = memory && page->magic == FIKIT_PAGE_MAGIC && page->version == welcome->version &&
               page->page_bytes == sizeof *page && memory->magic == FIKIT_MEMORY_MAGIC &&
               memory->version == FIKIT_MEMORY_VERSION && memory->memory_bytes == sizeof *memory;
   if (fits) {
     connection->page = page;
+    connection->plan = welcome->version >= FIKIT_SINCE_PLANS ? fikit_plan_behind(page) : NULL;
     connection->memory = memory;
     connection->share = &memory->share[welcome->memory_share];
     return true;
@@ -157,7 +160,7 @@ static bool map_pages(const int fds[DESCRIPTORS], const struct fikit_welcome *we
   if (memory)
     failed(reason, "its page has another layout: it is another version of fikit");
   if (page)
-    munmap(page, sizeof *page);
+    munmap(page, fikit_page_file_bytes(welcome->version));
   if (memory)
     munmap(memory, sizeof *memory);
   return false;
@@ -189,7 +192,7 @@ static bool understand(const struct fikit_hello *hello, const void *packet, ssiz
     return refused(packet, reason);
   if (got != (ssize_t)sizeof *welcome || welcome->head.type != FIKIT_MSG_WELCOME ||
       welcome->head.bytes != sizeof *welcome || !offered(hello, welcome->version) ||
-      welcome->page_bytes != sizeof(struct fikit_page) || welcome->memory_bytes != sizeof(struct fikit_memory) ||
+      welcome->page_bytes != fikit_page_file_bytes(welcome->version) || welcome->memory_bytes != sizeof(struct fikit_memory) ||
       welcome->memory_share >= FIKIT_MEMORY_SHARES || fds[PAGE] < 0 || fds[DOORBELL] < 0 || fds[MEMORY] < 0)
     return failed(reason, "its answer is not understood: it is another version of fikit");
   return map_pages(fds, welcome, connection, reason);
@@ -199,7 +202,7 @@ int fikit_ask(const char *path, const struct fikit_hello *hello, int patience_s,
   int fd = open_socket(path, patience_s, reason);
   if (fd < 0)
     return -1;
-  /* EPIPE: a fikitd that refuses whoever connects, unheard; its answer is there all the same. */
+  /* EPIPE: fikitd refused before it read the hello; its answer can be read all the same. */
   if (send(fd, hello, sizeof *hello, MSG_NOSIGNAL) == (ssize_t)sizeof *hello || errno == EPIPE)
     return fd;
   failed_errno(reason);
@@ -250,7 +253,7 @@ enum fikit_answer fikit_hear_join(int fd, char reason[FIKIT_REASON_BYTES]) {
 }
 
 void fikit_disconnect(const struct fikit_connection *connection) {
-  munmap(connection->page, sizeof *connection->page);
+  munmap(connection->page, sizeof *connection->page + (connection->plan ? sizeof *connection->plan : 0));
   munmap(connection->memory, sizeof *connection->memory);
   close(connection->socket);
   close(connection->doorbell);

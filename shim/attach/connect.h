@@ -9,26 +9,27 @@
 struct fikit_connection {
   int socket, doorbell;
   struct fikit_page *page;
+  struct fikit_plan *plan; /* behind the page; NULL: an older fikitd */
   struct fikit_memory *memory;
-  struct fikit_memory_share *share; /* ours, in it */
+  struct fikit_memory_share *share; /* this process's part of `memory` */
 };
 
 enum fikit_answer { FIKIT_NO_ANSWER, FIKIT_NOT_MANAGED, FIKIT_MANAGED };
 
-/* Connect to the daemon at `path`, or rather at the user's own socket beside it, and say hello. Waits so many seconds at most
- * for room, and later, in fikit_hear, for the answer; 0: does not wait. On failure: -1 and a reason of one phrase. */
+/* Connect to fikitd at `path`, by the user's own socket beside it if there is one, and send the hello. Waits patience_s at most for room in
+ * the socket's queue, and as long for the answer in fikit_hear; 0: does not wait. On failure: -1 and the reason as one phrase. */
 int fikit_ask(const char *path, const struct fikit_hello *hello, int patience_s, char reason[FIKIT_REASON_BYTES]);
 
-/* The answer at the descriptor that fikit_ask gave. MANAGED: `connection` is filled and has the descriptor; NOT_MANAGED: it is
- * closed, and a reason of one phrase says why; NO_ANSWER: there is none yet (`wait`: within the patience), ask again or close. */
+/* The answer on the descriptor that fikit_ask gave. MANAGED: `connection` is filled and owns the descriptor. NOT_MANAGED: the descriptor is
+ * closed, and `reason` says why in one phrase. NO_ANSWER: none yet (with `wait`: within the patience); call again, or close it. */
 enum fikit_answer fikit_hear(int fd, const struct fikit_hello *hello, bool wait, struct fikit_connection *connection,
                              char reason[FIKIT_REASON_BYTES]);
 
-/* The answer to a hello that asks to JOIN. MANAGED: become a client of MPS, and keep the descriptor for as long; NOT_MANAGED: it is
- * closed, and a reason of one phrase says why not. */
+/* The answer to a hello that asks to JOIN. MANAGED: the program may become a client of MPS, and keeps the descriptor for as long as it is
+ * one. NOT_MANAGED: the descriptor is closed, and `reason` says why not in one phrase. */
 enum fikit_answer fikit_hear_join(int fd, char reason[FIKIT_REASON_BYTES]);
 
-/* Close and unmap what fikit_connect made. */
+/* Close and unmap all of it. */
 void fikit_disconnect(const struct fikit_connection *connection);
 
 #endif

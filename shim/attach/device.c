@@ -1,4 +1,5 @@
 #include "base/device.h"
+#include "base/look.h"
 #include "attach/attach.h"
 #include "base/clock.h"
 #include "identity/collective.h"
@@ -22,19 +23,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* By ordinal: NULL = not asked yet. */
+/* By ordinal; NULL: fikitd was not asked yet. */
 static _Atomic(struct fikit_device *) devices[FIKIT_MAX_DEVICES];
-static struct fikit_device unmanaged; /* stands for "asked, and runs free" */
+static struct fikit_device unmanaged; /* means: fikitd was asked, and the device is not managed */
 static _Atomic(struct fikit_device *) watched[FIKIT_MAX_DEVICES]; /* in the order in which they were asked about */
 FIKIT_LOCK(attaching);
-/* Of those that run free, under `attaching`; NULL: nobody to ask. */
+/* For unmanaged devices, under `attaching`; NULL: no further try. */
 static struct fikit_attempt *attempts[FIKIT_MAX_DEVICES];
 static char socket_path[FIKIT_PATH_BYTES];
 _Atomic int64_t fikit_attach_due_ns = INT64_MAX;
 enum { WATCH_PATIENCE_S = 1 };
 #define WATCH_PAUSE_NS (10 * INT64_C(1000000000))
 
-/* Say who we are and which GPU this is about. With MIG the instance's own UUID counts (version 2 of the call). */
+/* Fill in the process and the GPU. With MIG that is the instance's own UUID (version 2 of the call). */
 static bool describe(CUdevice ordinal, struct fikit_hello *hello) {
   CUuuid uuid;
   size_t memory = 0;
@@ -65,6 +66,8 @@ static struct fikit_device *new_device(const struct fikit_connection *connection
   if (!device)
     return NULL;
   device->page = connection->page;
+  device->plan = connection->plan;
+  device->plan_from = FIKIT_LOOK_NEVER;
   device->socket = connection->socket;
   fikit_collectives_of_site(device->page);
   device->socket_file = fikit_file_id(connection->socket);
@@ -115,9 +118,9 @@ static struct fikit_device *attach(CUdevice ordinal) {
   struct fikit_attempt *attempt;
   const char *path = getenv(FIKIT_ENV_SOCKET);
   if (!path || !*path)
-    return &unmanaged; /* not a job of fikit's: not a word */
+    return &unmanaged; /* not a job of fikit's: silently */
   if (!describe(ordinal, &hello))
-    return NULL; /* the driver is not ready for questions; ask again later */
+    return NULL; /* the driver is not initialised yet: try again at the next call */
   attempt = calloc(1, sizeof *attempt);
   if (!attempt) {
     fikit_log("no memory to manage this program: it runs without priorities.");
@@ -129,7 +132,7 @@ static struct fikit_device *attach(CUdevice ordinal) {
   }
   fikit_log("fikitd at %s does not manage this program (%s): it runs without priorities until it does.", path, reason);
   size_t bytes = strlen(path) + 1;
-  if (bytes <= sizeof socket_path) { /* the program may change its environment */
+  if (bytes <= sizeof socket_path) { /* a copy, since the program may change its environment */
     memcpy(socket_path, path, bytes);
     attempts[ordinal] = attempt;
     find_next_due();
@@ -142,7 +145,7 @@ static struct fikit_device *attach(CUdevice ordinal) {
 void fikit_attach_again(void) {
   int saved = errno;
   if (!fikit_lock(&attaching))
-    return; /* a signal handler */
+    return; /* called from a signal handler */
   for (int i = 0; i < FIKIT_MAX_DEVICES; i++) {
     struct fikit_connection connection;
     struct fikit_attempt *attempt = attempts[i];
@@ -201,7 +204,7 @@ struct fikit_device *fikit_device_by_uuid(const uint8_t uuid[16]) {
   return NULL;
 }
 
-/* Under `attaching`. One that cannot be had is gone until the next time. */
+/* Under `attaching`. If it fails, the page is tried for again at the next call. */
 static void watch(struct fikit_device *device, const char *path, const struct fikit_hello *hello) {
   char reason[FIKIT_REASON_BYTES];
   struct fikit_connection connection;
@@ -233,7 +236,7 @@ static struct fikit_device *new_watch(const struct fikit_hello *hello) {
 struct fikit_device *fikit_device_watch(const struct fikit_hello *hello) {
   const char *path = getenv(FIKIT_ENV_SOCKET);
   struct fikit_device *device = NULL;
-  fikit_fork_watch(); /* no driver was opened for it */
+  fikit_fork_watch(); /* elsewhere the driver's opening does this, but here none may be open */
   if (!path || !*path || !fikit_lock(&attaching))
     return NULL;
   for (int i = 0; i < FIKIT_MAX_DEVICES && !device; i++) {
@@ -265,9 +268,11 @@ static void replace_by_empty(void *mapping, size_t bytes) {
   (void)mmap(mapping, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
-/* The structures stay allocated, with empty pages: a signal handler may have forked while this thread was using them. */
+/* The structures stay allocated, with empty pages: the fork may have come from a signal handler that interrupted a use of them. */
 static void forget(struct fikit_device *device) {
   replace_by_empty(device->page, sizeof *device->page);
+  if (device->plan)
+    replace_by_empty(device->plan, sizeof *device->plan);
   replace_by_empty(device->memory, sizeof *device->memory);
   if (fikit_descriptors_ours(device)) {
     close(device->socket);
@@ -289,7 +294,7 @@ void fikit_device_forget_all(void) {
   atomic_store_explicit(&fikit_attach_due_ns, INT64_MAX, memory_order_relaxed);
 }
 
-/* Ours to write now: nobody else does. The page stays mapped, other threads are using it. */
+/* fikitd is gone, so that only this process writes the page now. It stays mapped: other threads are using it. */
 void fikit_device_release(struct fikit_device *device) {
   atomic_store_explicit(&device->gone, true, memory_order_relaxed);
   atomic_store_explicit(&device->page->gate_until_ns, 0, memory_order_relaxed);

@@ -1,12 +1,16 @@
 #include "attach/fork.h"
 #include "memory/allocation.h"
 #include "memory/convert.h"
+#include "memory/late_free.h"
 #include "memory/managed_pool.h"
 #include "streams/context_end.h"
 #include "base/device.h"
 #include "hooks/event.h"
+#include "streams/idle.h"
+#include "streams/mark.h"
 #include "base/lock.h"
 #include "attach/mps.h"
+#include "gate/carry.h"
 #include "gate/move.h"
 #include "memory/physical.h"
 #include "streams/stream.h"
@@ -28,7 +32,11 @@ static void in_child(void) {
   fikit_allocation_forget_all();
   fikit_convert_forget_all();
   fikit_move_forget_all();
+  fikit_plan_forget_all();
   fikit_managed_pool_forget_all();
+  fikit_marks_forget_all();
+  fikit_late_frees_forget_all();
+  fikit_idle_forget_all();
   fikit_physical_forget_all();
 }
 

@@ -2,7 +2,7 @@
 #ifndef FIKIT_SHIM_FORK_H
 #define FIKIT_SHIM_FORK_H
 
-/* From now on children of this process detach from the parent's page; they attach anew at their first CUDA call. */
+/* From now on the child of a fork detaches from the parent's page, and attaches by itself at its first CUDA call. */
 void fikit_fork_watch(void);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Before the driver begins, a program whose job was told to join MPS asks fikitd whether it may: a server takes so many clients and
- * no more, and takes none after a fatal fault or its own end, and there the driver's cuInit would fail. Who may not, or hears nothing,
- * begins with a pipe directory in which nobody serves: then the driver works as without MPS (nvidia-cuda-mps-control(1)).
+ * Before cuInit a program whose job was told to join MPS asks fikitd whether it may. An MPS server takes a limited number of clients, and
+ * none after a fatal fault or its own end; the driver's cuInit would fail then. A program that may not join, or gets no answer, sets a pipe
+ * directory without a server for the time of cuInit: then the driver works as without MPS (nvidia-cuda-mps-control(1)).
  */
 #include "attach/mps.h"
 #include "attach/connect.h"
@@ -20,10 +20,10 @@
 
 FIKIT_LOCK(asking);
 static atomic_bool asked;
-static int place = -1; /* the connection that keeps it */
+static int place = -1; /* the connection that keeps this process's place at the server */
 static struct fikit_file_id place_file;
 
-/* Whether the job's programs were told to join a server of fikitd's: its pipe directory is below the socket's own. */
+/* Was the program told to join a server of fikitd's? Its pipe directory is below the directory of fikitd's socket then. */
 static bool told_to_join(const char *socket_path, char nowhere[FIKIT_PATH_BYTES]) {
   const char *pipes = getenv(PIPES);
   const char *slash = socket_path ? strrchr(socket_path, '/') : NULL;
@@ -52,7 +52,7 @@ static bool may_join(const char *socket_path) {
   return false;
 }
 
-/* What the variable was, to be put back once the driver has begun; NULL: it is as it was. */
+/* Returns the variable's value, to be restored after cuInit; NULL: the variable was not changed. */
 static char *decide(void) {
   char nowhere[FIKIT_PATH_BYTES];
   const char *socket_path = getenv(FIKIT_ENV_SOCKET);
@@ -60,7 +60,7 @@ static char *decide(void) {
     return NULL;
   const char *pipes = getenv(PIPES);
   char *before = pipes ? strdup(pipes) : NULL;
-  /* The variable is there: glibc changes one pointer for it, so that threads which read the environment meanwhile are in no danger. */
+  /* The variable exists, so that setenv changes one pointer: other threads may read the environment meanwhile. */
   if (before && setenv(PIPES, nowhere, 1) == 0)
     return before;
   free(before);
@@ -76,7 +76,7 @@ CUresult cuInit(unsigned flags) {
     }
     fikit_unlock(&asking);
   }
-  CUresult result = REAL(cuInit)(flags); /* it begins once: who comes meanwhile waits there */
+  CUresult result = REAL(cuInit)(flags); /* other threads' calls wait inside it */
   if (before)
     setenv(PIPES, before, 1);
   free(before);

@@ -25,9 +25,11 @@ typedef struct CUgraphExec_st *CUgraphExec;
 
 enum {
   CUDA_SUCCESS = 0,
+  CUDA_ERROR_INVALID_VALUE = 1,
   CUDA_ERROR_NO_DEVICE = 100,
   CUDA_ERROR_NOT_FOUND = 500,
   CUDA_ERROR_NOT_READY = 600,
+  CUDA_ERROR_NOT_SUPPORTED = 801,
 };
 
 enum { CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2 };
@@ -229,6 +231,8 @@ FIKIT_API cuDevicePrimaryCtxRelease(CUdevice device);
 FIKIT_API cuDevicePrimaryCtxRelease_v2(CUdevice device);
 FIKIT_API cuDevicePrimaryCtxReset(CUdevice device);
 FIKIT_API cuDevicePrimaryCtxReset_v2(CUdevice device);
+FIKIT_API cuGreenCtxDestroy(void *green);
+FIKIT_API cuCtxFromGreenCtx(CUcontext *ctx, void *green);
 
 /* Kernel names. */
 FIKIT_API cuModuleLoad(CUmodule *module, const char *path);
@@ -262,6 +266,7 @@ FIKIT_API cuGetProcAddress_v2(const char *name, void **function, int version, ui
 FIKIT_API cuInit(unsigned flags);
 FIKIT_API cuDriverGetVersion(int *version);
 FIKIT_API cuCtxGetCurrent(CUcontext *ctx);
+FIKIT_API cuCtxRecordEvent(CUcontext ctx, CUevent event);
 FIKIT_API cuCtxGetDevice(CUdevice *device);
 FIKIT_API cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active);
 FIKIT_API cuDeviceGetUuid(CUuuid *uuid, CUdevice device);
@@ -273,6 +278,7 @@ FIKIT_API cuStreamGetCtx(CUstream stream, CUcontext *ctx);
 FIKIT_API cuStreamGetCtx_v2(CUstream stream, CUcontext *regular, void **green);
 FIKIT_API cuStreamIsCapturing(CUstream stream, int *status);
 FIKIT_API cuStreamIsCapturing_ptsz(CUstream stream, int *status);
+FIKIT_API cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
 FIKIT_API cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value, unsigned flags);
 FIKIT_API cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value, unsigned flags);
 FIKIT_API cuThreadExchangeStreamCaptureMode(int *mode);

@@ -1,5 +1,4 @@
-/* Which file is this. By raw system calls: glibc's stat family has other symbols before 2.33, and sandboxes made before
- * statx was known forbid it. */
+/* Identifies a file by device and inode. By raw system calls: glibc has stat() only since 2.33, and older sandboxes forbid statx. */
 #ifndef FIKIT_SHIM_FILE_ID_H
 #define FIKIT_SHIM_FILE_ID_H
 

@@ -11,14 +11,14 @@ static size_t insert(struct handle_table *table, uintptr_t key, uintptr_t value,
     i++;
   struct handle_entry *entry = &table->entries[i & table->mask];
   size_t taken = atomic_load_explicit(&entry->key, memory_order_relaxed) == 0;
-  atomic_store_explicit(&entry->value, value, memory_order_release); /* a reader may be here still for the key before */
+  atomic_store_explicit(&entry->value, value, memory_order_release); /* a reader that looks for the entry's previous key may be here */
   entry->owner = owner;
   atomic_store_explicit(&entry->key, key, memory_order_release);
   return taken;
 }
 
-/* Make room for one more. A reader may still be in the old table, which is therefore never freed: sizes double, so all
- * old tables together are smaller than the current one. Erased entries are left behind when the table is copied. */
+/* Make room for one more. Old tables are never freed, since a reader may still be in one. Sizes double, so that all old tables together
+ * are smaller than the current one. Erased entries are not copied. */
 static struct handle_table *with_room(struct handle_map *map) {
   struct handle_table *old = atomic_load_explicit(&map->table, memory_order_relaxed);
   if (old && map->used < (old->mask + 1) / 2)
@@ -35,7 +35,7 @@ static struct handle_table *with_room(struct handle_map *map) {
       used += insert(new, entry->key, entry->value, entry->owner);
   }
   atomic_store_explicit(&map->table, new, memory_order_release);
-  map->used = used; /* only now: the child of a fork between the two counts too many, not too few */
+  map->used = used; /* last: the child of a fork that comes in between counts too many, not too few */
   return new;
 }
 
@@ -69,8 +69,8 @@ bool handle_map_put(struct handle_map *map, uintptr_t key, uintptr_t value, uint
   return done;
 }
 
-/* An erased entry keeps longer searches going. Where the next one is free, no search passes: it is free again, and so
- * are erased ones before it. */
+/* An erased entry must not end the search for keys behind it. Where the next entry is free there are none: the entry becomes free, and so do
+ * erased ones right before it. */
 static void erase(struct handle_map *map, struct handle_table *table, size_t i) {
   atomic_store_explicit(&table->entries[i].key, ERASED, memory_order_release);
   while (atomic_load_explicit(&table->entries[i].key, memory_order_relaxed) == ERASED &&
@@ -119,7 +119,7 @@ void handle_map_erase_owner(struct handle_map *map, uintptr_t owner) {
   handle_map_take_owner(map, owner, ignore);
 }
 
-/* The table is left to itself: a reader's thread does not exist here, but a writer may have been in the middle. */
+/* The old table is left as it is: a writer of the parent may have been in the middle of a change. */
 void handle_map_forget_all(struct handle_map *map) {
   atomic_store_explicit(&map->table, NULL, memory_order_relaxed);
   map->used = 0;

@@ -12,7 +12,7 @@
 struct handle_entry {
   _Atomic uintptr_t key; /* 0: free, 1: erased (no driver handle has these values) */
   _Atomic uintptr_t value;
-  uintptr_t owner; /* what it goes away with: the module or library; 0 = only by its key */
+  uintptr_t owner; /* the module or library with which it is erased; 0: it is erased by its key only */
 };
 
 struct handle_table {
@@ -28,7 +28,7 @@ struct handle_map {
 
 #define HANDLE_MAP_EMPTY {.writing = PTHREAD_MUTEX_INITIALIZER}
 
-/* Define an empty map; `static HANDLE_MAP(x);` one of this file. */
+/* Define an empty map; `static HANDLE_MAP(x);` for one of the file's own. */
 #define HANDLE_MAP(name)                     \
   struct handle_map name = HANDLE_MAP_EMPTY; \
   FIKIT_LOCK_IN_CHILD(name, &(name).writing)
@@ -47,13 +47,13 @@ static inline uintptr_t handle_map_get(struct handle_map *map, uintptr_t key) {
     struct handle_entry *entry = &table->entries[i & table->mask];
     uintptr_t found = atomic_load_explicit(&entry->key, memory_order_acquire);
     if (found == key)
-      return atomic_load_explicit(&entry->value, memory_order_acquire); /* what it points to, too */
+      return atomic_load_explicit(&entry->value, memory_order_acquire); /* acquire: what the value points to is read too */
     if (found == 0)
       return 0;
   }
 }
 
-/* Set key -> value; a known key gets the new value. False: memory is short, and all is as before. */
+/* Set key -> value; a known key gets the new value. False: out of memory, and nothing has changed. */
 bool handle_map_put(struct handle_map *map, uintptr_t key, uintptr_t value, uintptr_t owner);
 
 /* Forget `key` / everything that belongs to `owner`. */
@@ -66,7 +66,7 @@ uintptr_t handle_map_take(struct handle_map *map, uintptr_t key);
 /* Forget what belongs to `owner`, and `visit` each value, which may not come back to this map. */
 void handle_map_take_owner(struct handle_map *map, uintptr_t owner, void (*visit)(uintptr_t value));
 
-/* In the child of a fork, once its locks are free: forget everything, whoever was writing at that moment. */
+/* In the child of a fork, after fikit_locks_free_all(): forget everything, also if the fork came in the middle of a change. */
 void handle_map_forget_all(struct handle_map *map);
 
 #endif

@@ -14,8 +14,8 @@ __attribute__((constructor)) static void remember_standard_error(void) {
   standard_error = fikit_file_id(STDERR_FILENO);
 }
 
-/* Not any more, when the program closed its standard error: then 2 may be a data file of its own. And a line is not
- * worth waiting for whoever should read it. */
+/* False once the program has closed its standard error, since descriptor 2 may be a data file of its own then; and while a write would
+ * block. */
 static bool may_write(void) {
   struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
   struct timespec at_once = {0, 0};
@@ -23,8 +23,8 @@ static bool may_write(void) {
          syscall(SYS_ppoll, &out, 1, &at_once, NULL, 0) == 1 && (out.revents & POLLOUT);
 }
 
-/* Writing can send signals that end or stop a program which would not have written: a pipe without reader, a file at its
- * size limit, a terminal in the background. They are kept from this thread, and one that came is taken back. */
+/* A write can cause signals that end or stop the program: SIGPIPE, SIGXFSZ, SIGTTOU. They are blocked in this thread, and one that has come is
+ * taken out of the queue. */
 static void write_silently(const char *line, size_t bytes) {
   enum { MASK_BYTES = 8 }; /* the kernel's sigset_t */
   struct timespec at_once = {0, 0};
@@ -41,7 +41,7 @@ static void write_silently(const char *line, size_t bytes) {
     sigdelset(&signals, SIGPIPE);
   if (sigismember(&pending, SIGXFSZ))
     sigdelset(&signals, SIGXFSZ);
-  sigdelset(&signals, SIGTTOU); /* is not sent while blocked */
+  sigdelset(&signals, SIGTTOU); /* not sent while it is blocked */
   syscall(SYS_rt_sigtimedwait, &signals, NULL, &at_once, MASK_BYTES);
   sigprocmask(SIG_SETMASK, &before, NULL);
 }

@@ -24,6 +24,13 @@ typedef struct {
   CUmemLocation location;
 } CUmemPoolProps, CUmemAllocationProp;
 
+/* Source and destination, 11 words each, of which memory/places.c reads where in memory they are; CUDA_MEMCPY3D_PEER is as large, with a context each
+ * in a word that is not read. */
+typedef struct {
+  uint64_t from[11], to[11];
+  size_t width, height, depth;
+} CUDA_MEMCPY3D;
+
 typedef struct {
   size_t width, height;
   int format;
@@ -109,5 +116,28 @@ FIKIT_API cuIpcGetMemHandle(void *handle, CUdeviceptr pointer);
 FIKIT_API cuDeviceGetCount(int *count);
 FIKIT_API cuMemAdvise(CUdeviceptr pointer, size_t bytes, int advice, CUdevice device);
 FIKIT_API cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer);
+
+/* Copies of boxes, between contexts, and several at once. */
+FIKIT_API cuMemcpy3D_v2(const CUDA_MEMCPY3D *copy);
+FIKIT_API cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *copy);
+FIKIT_API cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *copy, CUstream stream);
+FIKIT_API cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *copy, CUstream stream);
+FIKIT_API cuMemcpy3DPeer(const CUDA_MEMCPY3D *copy);
+FIKIT_API cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D *copy);
+FIKIT_API cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D *copy, CUstream stream);
+FIKIT_API cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D *copy, CUstream stream);
+FIKIT_API cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes);
+FIKIT_API cuMemcpyPeer_ptds(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes);
+FIKIT_API cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes, CUstream stream);
+FIKIT_API cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
+                                 CUstream stream);
+FIKIT_API cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, void *attributes, size_t *firsts,
+                             size_t entries, size_t *failed, CUstream stream);
+FIKIT_API cuMemcpyBatchAsync_ptsz(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, void *attributes, size_t *firsts,
+                                  size_t entries, size_t *failed, CUstream stream);
+FIKIT_API cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, void *attributes, size_t *firsts,
+                                size_t entries, CUstream stream);
+FIKIT_API cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, void *attributes, size_t *firsts,
+                                     size_t entries, CUstream stream);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * One thread at a time asks for this process (`requester`); the others queue on `turn` and look at the gate whenever it
  * changes hands. The requester spins a little, then sleeps on the daemon's futex word. Every wait ends at
- * gate_until_ns, whatever the daemon does: a closed gate that nobody renews is an open one.
+ * gate_until_ns: a closed gate that nobody renews is an open one. A moment that is too far ahead counts as past, whoever wrote it.
  */
 #include "gate/gate.h"
 #include "base/clock.h"
@@ -33,7 +33,8 @@ struct request {
 static __thread bool waiting_here;
 
 static bool expired(const struct fikit_page *page, int64_t now_ns) {
-  return atomic_load_explicit(&page->gate_until_ns, memory_order_acquire) <= now_ns;
+  const int64_t until_ns = atomic_load_explicit(&page->gate_until_ns, memory_order_acquire);
+  return until_ns <= now_ns || until_ns - now_ns > FIKIT_MOST_LEASE_NS;
 }
 
 static bool covered(const struct fikit_page *page, const struct request *request) {

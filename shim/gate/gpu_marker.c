@@ -69,29 +69,42 @@ static CUdeviceptr address_in(struct fikit_device *device, CUcontext context) {
   return marks->home == context && !marks->refused ? address : 0;
 }
 
+/* A number for the next mark, and the address of its word; 0: no mark here. */
+static CUdeviceptr take(struct fikit_device *device, CUcontext context, uint32_t *number) {
+  struct fikit_gpu_markers *marks = device->gpu_markers;
+  if (!fikit_lock(&marks->mutex))
+    return 0;
+  const CUdeviceptr address = fikit_marks_all_out(device->page, marks->last) ? 0 : address_in(device, context);
+  if (address)
+    *number = ++marks->last;
+  fikit_unlock(&marks->mutex);
+  return address ? address + *number % FIKIT_MARKS * sizeof(uint32_t) : 0;
+}
+
+static void refuse(struct fikit_gpu_markers *marks) {
+  if (!fikit_lock(&marks->mutex))
+    return;
+  marks->refused = true;
+  fikit_unlock(&marks->mutex);
+}
+
+/* The driver may make a thread wait whose stream is full, and other threads go on meanwhile: so a mark is put without the lock. */
 static bool put(struct fikit_device *device, const struct fikit_stream *entry, CUstream stream,
                 enum fikit_entry_kind kind, uint64_t value) {
-  struct fikit_gpu_markers *marks = device->gpu_markers;
   CUcontext context = NULL;
+  uint32_t number = 0;
   if (REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS || context != entry->context)
     return false;
-  if (!fikit_lock(&marks->mutex))
+  const CUdeviceptr word = take(device, context, &number);
+  if (!word)
     return false;
-  CUdeviceptr address = fikit_marks_all_out(device->page, marks->last) ? 0 : address_in(device, context);
-  uint32_t number = marks->last + 1;
-  bool written = false;
-  if (address) {
-    address += number % FIKIT_MARKS * sizeof(uint32_t);
-    written = REAL(cuStreamWriteValue32_v2)(stream, address, number, 0) == CUDA_SUCCESS;
-    marks->refused = !written;
+  if (REAL(cuStreamWriteValue32_v2)(stream, word, number, 0) != CUDA_SUCCESS) {
+    refuse(device->gpu_markers);
+    return false;
   }
-  if (written) {
-    marks->last = number;
-    fikit_page_put(device->page, kind, number, value, fikit_now_ns());
-    atomic_fetch_add_explicit(&device->page->marker_count, 1, memory_order_relaxed);
-  }
-  fikit_unlock(&marks->mutex);
-  return written;
+  fikit_page_put(device->page, kind, number, value, fikit_now_ns());
+  atomic_fetch_add_explicit(&device->page->marker_count, 1, memory_order_relaxed);
+  return true;
 }
 
 void fikit_gpu_marker_progress(struct fikit_device *device, struct fikit_stream *entry, CUstream stream) {

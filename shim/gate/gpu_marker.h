@@ -1,5 +1,5 @@
-/* Marks that the GPU itself writes into our page when it comes to them: fikitd sees how far the work is without our help,
- * also while the program computes on the host. Only where the device can write host memory from a stream. */
+/* Marks: numbers that the GPU writes into the page when it comes to them in a stream. fikitd sees the progress without the program's help, also
+ * while that computes on the host. Only on devices that can write host memory from a stream. */
 #ifndef FIKIT_SHIM_GPU_MARKER_H
 #define FIKIT_SHIM_GPU_MARKER_H
 
@@ -13,8 +13,8 @@ static inline bool fikit_gpu_marker_wanted(const struct fikit_device *device, ui
   return fikit_mark_wanted(device->page, &device->marked, slot, seq);
 }
 
-/* Put a mark behind the work of `stream` (`entry` in our table) and announce it: ENTRY_MARK. Not while any stream captures,
- * nor when it would say nothing because other streams may still be working. */
+/* Put a mark behind the work of `stream` (`entry` in our table) and announce it: ENTRY_MARK. Not while a stream captures, nor while other
+ * streams may have work, because the mark would then prove nothing. */
 void fikit_gpu_marker_progress(struct fikit_device *device, struct fikit_stream *entry, CUstream stream);
 
 /* The same for the granted launch `request_seq`: ENTRY_MARK_GRANT. False: there is no mark. */

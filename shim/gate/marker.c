@@ -16,7 +16,8 @@ struct marker {
   CUevent event;     /* NULL: not created */
   CUcontext context; /* of the event */
   uint32_t slot, request_seq;
-  bool out; /* recorded, completion not reported */
+  bool taken; /* a thread is about to record it */
+  bool out;   /* recorded, completion not reported */
 };
 
 struct fikit_markers {
@@ -41,9 +42,9 @@ static void report(struct fikit_device *device, uint32_t slot, uint32_t request_
 static struct marker *free_marker(struct fikit_markers *markers, CUcontext context) {
   struct marker *unused = NULL;
   for (struct marker *m = markers->marker; m < markers->marker + MARKERS; m++) {
-    if (m->event && !m->out && m->context == context)
+    if (m->event && !m->out && !m->taken && m->context == context)
       return m;
-    if (!m->event)
+    if (!m->event && !m->taken)
       unused = m;
   }
   if (!unused)
@@ -57,17 +58,23 @@ static struct marker *free_marker(struct fikit_markers *markers, CUcontext conte
   return unused;
 }
 
-static void mark(struct fikit_device *device, struct fikit_stream *entry, CUstream stream, uint32_t slot,
-                 uint32_t request_seq) {
+/* The driver may make a thread wait whose stream is full, and other threads go on meanwhile: so a marker is recorded without the lock. */
+static struct marker *take(struct fikit_markers *markers, CUcontext context) {
+  if (!fikit_lock(&markers->mutex))
+    return NULL;
+  struct marker *marker = free_marker(markers, context);
+  if (marker)
+    marker->taken = true;
+  fikit_unlock(&markers->mutex);
+  return marker;
+}
+
+static void give(struct fikit_device *device, struct marker *marker, bool recorded, uint32_t slot, uint32_t request_seq) {
   struct fikit_markers *markers = device->markers;
-  CUcontext context = NULL;
-  if (fikit_capture_anywhere() || fikit_gpu_marker_grant(device, entry, stream, request_seq) ||
-      REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS)
-    return;
   if (!fikit_lock(&markers->mutex))
     return;
-  struct marker *marker = free_marker(markers, context);
-  if (marker && REAL(cuEventRecord)(marker->event, stream) == CUDA_SUCCESS) {
+  marker->taken = false;
+  if (recorded && marker->event) {
     marker->slot = slot;
     marker->request_seq = request_seq;
     marker->out = true;
@@ -77,6 +84,21 @@ static void mark(struct fikit_device *device, struct fikit_stream *entry, CUstre
   fikit_unlock(&markers->mutex);
 }
 
+static void mark(struct fikit_device *device, struct fikit_stream *entry, CUstream stream, uint32_t slot,
+                 uint32_t request_seq) {
+  struct fikit_markers *markers = device->markers;
+  CUcontext context = NULL;
+  if (fikit_capture_anywhere() || fikit_gpu_marker_grant(device, entry, stream, request_seq) ||
+      REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS)
+    return;
+  int cancelability; /* a thread that was cancelled here would keep the marker */
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelability);
+  struct marker *marker = take(markers, context);
+  if (marker)
+    give(device, marker, REAL(cuEventRecord)(marker->event, stream) == CUDA_SUCCESS, slot, request_seq);
+  pthread_setcancelstate(cancelability, &cancelability);
+}
+
 void fikit_marker_set(struct fikit_device *device, struct fikit_stream *entry, CUstream stream, uint32_t slot,
                       uint32_t request_seq) {
   bool goes_on = fikit_run_goes_on(device->page);
@@ -84,6 +106,10 @@ void fikit_marker_set(struct fikit_device *device, struct fikit_stream *entry, C
   atomic_store_explicit(&device->unmarked, goes_on ? request_seq : 0, memory_order_release);
   if (!goes_on)
     mark(device, entry, stream, slot, request_seq);
+}
+
+void fikit_marker_behind_move(struct fikit_device *device, struct fikit_stream *entry, CUstream stream, uint32_t request_seq) {
+  mark(device, entry, stream, 0, request_seq);
 }
 
 void fikit_marker_end_run(struct fikit_device *device, struct fikit_stream *entry, CUstream stream) {

@@ -1,18 +1,18 @@
 /*
- * Moves are prefetches on a stream of our own, one piece after the other, each waited for: a later one would only stand in line, and the gate
+ * Moves are prefetches on a stream of our own, some pieces at a time, which are waited for: later ones would only stand in line, and the gate
  * is to be looked at in between. Goals are wishes about sums of bytes; which bytes, memory/movable.h says. What is moved while a stream of the
  * process captures could break the capture in a driver that counts a prefetch among the calls that may, so nothing is.
  */
 #include "gate/move.h"
+#include "gate/prefetch.h"
 #include "base/clock.h"
-#include "base/memory_abi.h"
 #include "base/symbols.h"
 #include "memory/movable.h"
-#include "streams/context_end.h"
 
 /* Contexts of a process are one or two; in others than these nothing is moved. */
 enum { CONTEXTS = 4 };
-enum { CU_STREAM_NON_BLOCKING = 1 };
+/* So much is moved between two looks at the gate: about 3 ms of the link. */
+static const uint64_t MOST_BYTES = (uint64_t)FIKIT_PLAN_CHUNKS * FIKIT_CHUNK_BYTES;
 
 /* All under the lock of the movable memory. */
 static struct {
@@ -21,6 +21,7 @@ static struct {
 } own[CONTEXTS];
 static uint32_t seen;       /* the newest goal that anybody has begun to work for; 0: none */
 static uint64_t seen_bytes; /* which is that */
+static bool came;           /* memory was brought since some was sent away last */
 
 static uint64_t goal_bytes(const struct fikit_device *device) {
   return atomic_load_explicit(&device->page->moves.goal_bytes, memory_order_relaxed);
@@ -57,13 +58,16 @@ static bool superseded(const struct fikit_device *device, const struct fikit_mov
 
 struct fikit_move fikit_move_next(struct fikit_device *device, const struct fikit_mover *mover) {
   struct fikit_piece piece = {0};
+  uint64_t left = 0;
   if (!superseded(device, mover) && !fikit_capture_anywhere() && fikit_movable_lock()) {
     piece = fikit_movable_next(seen_bytes);
+    left = fikit_movable_left(seen_bytes);
     fikit_movable_unlock();
   }
   if (!piece.bytes)
     return (struct fikit_move){FIKIT_COPY_NONE, 0};
-  return (struct fikit_move){piece.in ? FIKIT_COPY_IN : FIKIT_COPY_OUT, piece.bytes};
+  const uint64_t bytes = left < MOST_BYTES ? left : MOST_BYTES;
+  return (struct fikit_move){piece.in ? FIKIT_COPY_IN : FIKIT_COPY_OUT, bytes > piece.bytes ? bytes : piece.bytes};
 }
 
 /* NULL: there is none. */
@@ -75,34 +79,37 @@ static CUstream stream_of(CUcontext context) {
     if (!own[i].context && free_place < 0)
       free_place = i;
   }
-  CUstream stream = NULL;
-  if (free_place < 0 || REAL(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+  const CUstream stream = free_place < 0 ? NULL : fikit_prefetch_stream();
+  if (!stream)
     return NULL;
   own[free_place].context = context;
   own[free_place].stream = stream;
   return stream;
 }
 
-/* In the form of CUDA 12.2 and newer, which CUDA 13 has alone, or in that of before. */
-static CUresult prefetch(const struct fikit_piece *piece, CUdevice device, CUstream stream) {
-  if (!HAS(cuMemPrefetchAsync_v2))
-    return REAL(cuMemPrefetchAsync)(piece->at, piece->bytes, piece->in ? device : CU_DEVICE_CPU, stream);
-  const CUmemLocation gpu = {CU_MEM_LOCATION_TYPE_DEVICE, device}, host = {CU_MEM_LOCATION_TYPE_HOST, 0};
-  return REAL(cuMemPrefetchAsync_v2)(piece->at, piece->bytes, piece->in ? gpu : host, 0, stream);
+/* Under the lock. A turn is one however many goals bring its memory, as where part of it comes ahead into free room. */
+static void count(struct fikit_moves *moves, const struct fikit_piece *piece) {
+  add(piece->in ? &moves->in_bytes : &moves->out_bytes, piece->bytes);
+  if (piece->in && !came)
+    atomic_fetch_add_explicit(&moves->turns, 1, memory_order_relaxed);
+  came = piece->in;
 }
 
-/* Under the lock. */
-static bool moved(const struct fikit_piece *piece, CUcontext context, CUdevice device) {
-  const int mode = fikit_capture_relax(); /* another thread may begin a capture at any moment */
-  const CUstream stream = stream_of(context);
-  const bool done = stream && prefetch(piece, device, stream) == CUDA_SUCCESS && REAL(cuStreamSynchronize)(stream) == CUDA_SUCCESS;
-  fikit_capture_restore(mode);
-  return done;
-}
-
-static bool has_context(CUcontext *context, CUdevice *device) {
-  return !fikit_context_ends() && REAL(cuCtxGetCurrent)(context) == CUDA_SUCCESS && *context &&
-         REAL(cuCtxGetDevice)(device) == CUDA_SUCCESS;
+/* Under the lock: pieces of one way, handed to the driver one behind the other and waited for together. False: it refused. */
+static bool moved(struct fikit_device *device, uint64_t *bytes, CUdevice ordinal, CUstream stream) {
+  const bool in = fikit_movable_next(seen_bytes).in;
+  for (;;) { /* what was freed since it was looked for is in it no more */
+    const struct fikit_piece piece = fikit_movable_next(seen_bytes);
+    if (!piece.bytes || piece.in != in || (*bytes && *bytes + piece.bytes > MOST_BYTES))
+      return !*bytes || REAL(cuStreamSynchronize)(stream) == CUDA_SUCCESS;
+    if (fikit_prefetch(&piece, ordinal, stream) != CUDA_SUCCESS)
+      break;
+    fikit_movable_moved(device, &piece);
+    count(&device->page->moves, &piece);
+    *bytes += piece.bytes;
+  }
+  REAL(cuStreamSynchronize)(stream);
+  return false;
 }
 
 bool fikit_move_make(struct fikit_device *device, struct fikit_mover *mover) {
@@ -111,28 +118,27 @@ bool fikit_move_make(struct fikit_device *device, struct fikit_mover *mover) {
   CUdevice ordinal;
   if (superseded(device, mover) || fikit_capture_anywhere() || !fikit_movable_lock())
     return false;
-  struct fikit_piece piece = {0};
-  if (has_context(&context, &ordinal))
-    piece = fikit_movable_next(seen_bytes); /* what was freed since it was looked for is in it no more */
-  const bool done = piece.bytes && moved(&piece, context, ordinal);
-  if (done) {
-    fikit_movable_moved(device, &piece);
-    add(piece.in ? &moves->in_bytes : &moves->out_bytes, piece.bytes);
-    mover->moved += piece.bytes;
-  } else if (piece.bytes) {
+  uint64_t bytes = 0;
+  bool refused = false;
+  if (fikit_prefetch_context(&context, &ordinal) && fikit_movable_next(seen_bytes).bytes) {
+    const int mode = fikit_capture_relax(); /* another thread may begin a capture at any moment */
+    const CUstream stream = stream_of(context);
+    refused = !stream || !moved(device, &bytes, ordinal, stream);
+    fikit_capture_restore(mode);
+  }
+  if (refused) {
     atomic_fetch_add_explicit(&moves->failures, 1, memory_order_relaxed);
     seen_bytes = UINT64_MAX; /* the rest stays as it is, wherever that is */
     fikit_movable_settle(device, UINT64_MAX);
   }
   fikit_movable_unlock();
-  return done;
+  fikit_movable_let_others();
+  return bytes && !refused;
 }
 
 void fikit_move_end(struct fikit_device *device, const struct fikit_mover *mover, bool late) {
   struct fikit_moves *moves = &device->page->moves;
   add(&moves->moving_ns, (uint64_t)(fikit_now_ns() - mover->since_ns));
-  if (mover->moved)
-    atomic_fetch_add_explicit(&moves->turns, 1, memory_order_relaxed);
   if (superseded(device, mover) || fikit_capture_anywhere())
     return;
   if (late && fikit_movable_lock()) {
@@ -144,12 +150,12 @@ void fikit_move_end(struct fikit_device *device, const struct fikit_mover *mover
 }
 
 void fikit_move_pass(void) {
-  if (fikit_movable_lock())
+  if (fikit_movable_lock_for_good())
     fikit_movable_unlock();
 }
 
 void fikit_move_context_gone(CUcontext context) {
-  if (!fikit_movable_lock())
+  if (!fikit_movable_lock_for_good())
     return;
   for (int i = 0; i < CONTEXTS; i++)
     if (own[i].context == context)
@@ -161,4 +167,5 @@ void fikit_move_forget_all(void) {
   for (int i = 0; i < CONTEXTS; i++)
     own[i].context = NULL;
   seen = 0;
+  came = false;
 }

@@ -10,11 +10,10 @@
 /* What a thread at the gate has done about goals. Begins as {0}. */
 struct fikit_mover {
   uint32_t tried;         /* the goal that it has worked for last; 0: none */
-  uint64_t moved;         /* bytes, for that one */
   int64_t since_ns;
 };
 
-/* One piece that is about to be moved. */
+/* Pieces that are about to be moved, together. */
 struct fikit_move {
   enum fikit_copy copy; /* which way; NONE: there is nothing to be moved */
   uint64_t bytes;

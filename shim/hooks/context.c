@@ -1,10 +1,13 @@
-/* Contexts: attach to fikitd when one is made, know when the calling thread's current one changes. */
+/* Contexts: attaches to fikitd when one is made, and notices when the calling thread's current one changes. */
+#include "streams/mark.h"
 #include "streams/context_end.h"
 #include "memory/allocation.h"
 #include "memory/convert.h"
+#include "memory/late_free.h"
 #include "streams/capture.h"
 #include "base/device.h"
 #include "base/handle_map.h"
+#include "gate/carry.h"
 #include "gate/marker.h"
 #include "gate/move.h"
 #include "timing/measure.h"
@@ -68,11 +71,12 @@ static void let_pass(struct fikit_device *device) {
   fikit_measure_pass(device);
 }
 
-/* From here to ended() no thread asks about an event. */
+/* From here to ended() no thread queries an event. */
 static void ending(void) {
   atomic_fetch_add(&fikit_contexts_ending, 1);
   fikit_device_each(let_pass);
   fikit_move_pass();
+  fikit_late_frees_pass();
 }
 
 static CUresult ended(CUresult result) {
@@ -89,15 +93,23 @@ static void drop_events(struct fikit_device *device) {
   fikit_measure_forget_context(device, dead);
 }
 
+static void work_ended(CUcontext ctx) {
+  dead = ctx;
+  fikit_device_each(drop_events);
+  fikit_move_context_gone(ctx);
+  fikit_plan_context_gone(ctx);
+  fikit_late_frees_work_ended(ctx);
+  fikit_marks_context_gone(ctx);
+  fikit_capture_context_gone(ctx);
+  fikit_stream_context_gone(ctx);
+}
+
 static CUresult destroyed(CUcontext ctx, CUresult result) {
   if (result == CUDA_SUCCESS && ctx) {
-    dead = ctx;
-    fikit_device_each(drop_events);
-    fikit_move_context_gone(ctx);
-    fikit_capture_context_gone(ctx);
-    fikit_stream_context_gone(ctx);
+    work_ended(ctx);
     fikit_allocation_context_gone(ctx);
     fikit_convert_context_gone(ctx);
+    fikit_late_frees_context_gone(ctx);
     handle_map_erase(&attached, (uintptr_t)ctx);
   }
   return result;
@@ -113,7 +125,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   return ended(destroyed(ctx, REAL(cuCtxDestroy_v2)(ctx)));
 }
 
-/* The old pair of CUDA 2: a context ends when everybody who attached to it, its maker among them, is detached. */
+/* Two calls of CUDA 2: a context ends when all attachments to it are gone, the maker's too. */
 CUresult cuCtxAttach(CUcontext *ctx, unsigned flags) {
   CUresult result = REAL(cuCtxAttach)(ctx, flags);
   if (result == CUDA_SUCCESS)
@@ -169,4 +181,16 @@ CUresult cuDevicePrimaryCtxReset(CUdevice device) {
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
   ending();
   return ended(released(device, REAL(cuDevicePrimaryCtxReset_v2)(device)));
+}
+
+/* A part of a device: its streams and events end with it, and its memory is the primary context's. */
+CUresult cuGreenCtxDestroy(void *green) {
+  CUcontext ctx = NULL;
+  if (!HAS(cuCtxFromGreenCtx) || REAL(cuCtxFromGreenCtx)(&ctx, green) != CUDA_SUCCESS)
+    ctx = NULL;
+  ending();
+  const CUresult result = REAL(cuGreenCtxDestroy)(green);
+  if (result == CUDA_SUCCESS && ctx)
+    work_ended(ctx);
+  return ended(result);
 }

@@ -1,4 +1,5 @@
 #include "hooks/copy.h"
+#include "hooks/touches.h"
 #include "streams/capture.h"
 #include "base/clock.h"
 #include "gate/marker.h"
@@ -31,8 +32,8 @@ void fikit_copy_granted(const struct fikit_copying *copying, bool complete) {
     fikit_marker_set(copying->device, copying->entry, copying->stream, 0, copying->request_seq);
 }
 
-/* Host memory that the driver was never told of is no memory to it. Of converted memory it may say where the page is at the moment:
- * to the program it is on the GPU, and a copy between it and the host goes over the link where it is not. */
+/* Of ordinary host memory the driver knows nothing. Of converted memory (managed, but the program's device memory) it may name the place of the
+ * page at this moment; that memory counts as the GPU's. */
 static bool on_device(CUdeviceptr pointer) {
   if (fikit_is_converted(pointer))
     return true;
@@ -46,40 +47,52 @@ enum fikit_copy fikit_copy_between(CUdeviceptr to, CUdeviceptr from) {
   return in == on_device(from) ? FIKIT_COPY_NONE : in ? FIKIT_COPY_IN : FIKIT_COPY_OUT;
 }
 
-/* Which way it goes is asked only where it matters. */
+/* Asks the driver for the direction only where it matters. */
 static struct fikit_copying begin_between(CUstream stream, CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   const struct fikit_device *device = fikit_stream_of(stream)->device;
+  fikit_touches_copied(stream, to, bytes);
+  fikit_touches_copied(stream, from, bytes);
   bool matters = device && fikit_copies_matter(device->page);
   return fikit_copy_begin(stream, matters ? fikit_copy_between(to, from) : FIKIT_COPY_NONE, bytes);
 }
 
+static struct fikit_copying begin_in(CUstream stream, CUdeviceptr to, size_t bytes) {
+  fikit_touches_copied(stream, to, bytes);
+  return fikit_copy_begin(stream, FIKIT_COPY_IN, bytes);
+}
+
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes) {
-  struct fikit_copying copying = fikit_copy_begin(CU_STREAM_LEGACY, FIKIT_COPY_IN, bytes);
+  struct fikit_copying copying = begin_in(CU_STREAM_LEGACY, to, bytes);
   return fikit_copy_end(&copying, true, REAL(cuMemcpyHtoD_v2)(to, from, bytes));
 }
 
 CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void *from, size_t bytes) {
-  struct fikit_copying copying = fikit_copy_begin(CU_STREAM_PER_THREAD, FIKIT_COPY_IN, bytes);
+  struct fikit_copying copying = begin_in(CU_STREAM_PER_THREAD, to, bytes);
   return fikit_copy_end(&copying, true, REAL(cuMemcpyHtoD_v2_ptds)(to, from, bytes));
 }
 
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream) {
-  struct fikit_copying copying = fikit_copy_begin(fikit_legacy(stream), FIKIT_COPY_IN, bytes);
+  struct fikit_copying copying = begin_in(fikit_legacy(stream), to, bytes);
   return fikit_copy_end(&copying, false, REAL(cuMemcpyHtoDAsync_v2)(to, from, bytes, stream));
 }
 
 CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void *from, size_t bytes, CUstream stream) {
-  struct fikit_copying copying = fikit_copy_begin(fikit_per_thread(stream), FIKIT_COPY_IN, bytes);
+  struct fikit_copying copying = begin_in(fikit_per_thread(stream), to, bytes);
   return fikit_copy_end(&copying, false, REAL(cuMemcpyHtoDAsync_v2_ptsz)(to, from, bytes, stream));
 }
 
+static struct fikit_copying begin_out(CUstream stream, CUdeviceptr from, size_t bytes) {
+  fikit_touches_copied(stream, from, bytes);
+  return fikit_copy_begin(stream, FIKIT_COPY_OUT, bytes);
+}
+
 CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  struct fikit_copying copying = fikit_copy_begin(fikit_legacy(stream), FIKIT_COPY_OUT, bytes);
+  struct fikit_copying copying = begin_out(fikit_legacy(stream), from, bytes);
   return fikit_copy_end(&copying, false, REAL(cuMemcpyDtoHAsync_v2)(to, from, bytes, stream));
 }
 
 CUresult cuMemcpyDtoHAsync_v2_ptsz(void *to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  struct fikit_copying copying = fikit_copy_begin(fikit_per_thread(stream), FIKIT_COPY_OUT, bytes);
+  struct fikit_copying copying = begin_out(fikit_per_thread(stream), from, bytes);
   return fikit_copy_end(&copying, false, REAL(cuMemcpyDtoHAsync_v2_ptsz)(to, from, bytes, stream));
 }
 

@@ -1,5 +1,5 @@
-/* Copies between host and device, which the device makes one after the other, whoever's they are: a long one asks at a closed
- * gate where fikitd wants it to, and all are reported while somebody with another priority shares the GPU. */
+/* Copies between host and device. A copy engine serves all processes, one copy after the other. So a long copy asks at a closed gate where fikitd
+ * wants that, and all copies are reported while a job of another priority shares the GPU. */
 #ifndef FIKIT_SHIM_COPY_H
 #define FIKIT_SHIM_COPY_H
 
@@ -13,7 +13,7 @@ struct fikit_copying {
   uint32_t request_seq;
 };
 
-/* The rest of fikit_copy_begin(), where they do. */
+/* The part of fikit_copy_begin() for copies that ask or are reported. */
 struct fikit_copying fikit_copy_ask(struct fikit_stream *entry, CUstream stream, enum fikit_copy copy, size_t bytes);
 
 /* Before and after a copy on this stream (NULL not allowed). NONE: neither to the device nor to the host. */
@@ -33,7 +33,7 @@ static inline CUresult fikit_copy_end(const struct fikit_copying *copying, bool 
   return result;
 }
 
-/* The memory at both ends, as the driver knows it: which way does a copy go? */
+/* The direction of a copy, by what the driver knows of the memory at its ends. */
 enum fikit_copy fikit_copy_between(CUdeviceptr to, CUdeviceptr from);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* Direct-mapped: two events on one line forget each other, which only costs the proof that one of them gives. */
+/* Direct-mapped: of two events on one line the older is forgotten, and its completion proves nothing. */
 enum { EVENTS = 1024 };
 
 struct recorded {
@@ -34,7 +34,7 @@ static void forget(CUevent event) {
   fikit_unlock(&changing);
 }
 
-/* `issued` was read before the driver recorded the event, so it counts no launch that came after. */
+/* `issued` was read before the driver recorded the event, so that it counts no launch after the event. */
 static CUresult recorded(CUevent event, CUstream handle, struct fikit_stream *stream, uint64_t issued, CUresult result) {
   if (!stream->device || result != CUDA_SUCCESS)
     return result;
@@ -78,7 +78,7 @@ CUresult cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned fl
                   REAL(cuEventRecordWithFlags_ptsz)(event, stream, flags));
 }
 
-/* The event is complete, as it stood before the question (`before`): so is the work in front of it. */
+/* The event, as it was recorded before the question (`before`), is complete; so is the work in front of it. */
 static CUresult complete(struct recorded before, CUevent event, int64_t began_ns, CUresult result) {
   if (result != CUDA_SUCCESS || !event || before.event != event)
     return result;

@@ -1,9 +1,9 @@
 /*
- * Memsets and copies within the device. The device does them as it does kernels, and where processes take turns on it one of them
- * costs a turn, whatever its length: there they pass the gate as launches, each size class as a kernel of its own. The page says
- * where; elsewhere they go by, for the cost of a look at it.
+ * Memsets and copies within the device. They run on the device like kernels, and where processes take turns even a short one costs a turn. There
+ * they pass the gate as launches, each size class as a kernel of its own. The page's fills_ask says whether; elsewhere they only read it.
  */
 #include "hooks/launch.h"
+#include "hooks/touches.h"
 #include "base/symbols.h"
 
 struct kind {
@@ -29,10 +29,18 @@ static uintptr_t handle_of(const struct kind *kind) {
   return handle;
 }
 
-/* `call`: the driver's function and arguments. */
-#define FILL(to_stream, kind, bytes, call)                                                     \
+static void touched_rows(CUstream stream, CUdeviceptr to, size_t pitch, size_t width, size_t height) {
+  const struct fikit_range range = fikit_range_of(to, &(struct fikit_box){.pitch = pitch, .width = width, .height = height, .depth = 1});
+  fikit_touches_copied(stream, range.at, range.bytes);
+}
+
+/* `touched`: says what memory it touches, before the call: where it is a launch that is its own. `call`: the driver's function and arguments. */
+#define FILL(to_stream, kind, bytes, touched, call)                                            \
   do {                                                                                         \
     const CUstream fill_stream = to_stream;                                                    \
+    if (__builtin_expect(fikit_extents_any(), 0)) {                                            \
+      touched;                                                                                 \
+    }                                                                                          \
     if (!asks(fill_stream))                                                                    \
       return (call);                                                                           \
     const struct fikit_shape shape = size_class(bytes);                                        \
@@ -41,55 +49,63 @@ static uintptr_t handle_of(const struct kind *kind) {
   } while (0)
 
 /* The calls for elements of so many bits: of a row and of several, in each stream that a call can mean. */
-#define FILLS(bits, type)                                                                                                 \
-  CUresult cuMemsetD##bits##_v2(CUdeviceptr to, type value, size_t count) {                                                \
-    FILL(fikit_legacy(NULL), &fill, count * sizeof(type), REAL(cuMemsetD##bits##_v2)(to, value, count));                   \
-  }                                                                                                                       \
-  CUresult cuMemsetD##bits##_v2_ptds(CUdeviceptr to, type value, size_t count) {                                           \
-    FILL(fikit_per_thread(NULL), &fill, count * sizeof(type), REAL(cuMemsetD##bits##_v2_ptds)(to, value, count));          \
-  }                                                                                                                       \
-  CUresult cuMemsetD##bits##Async(CUdeviceptr to, type value, size_t count, CUstream stream) {                             \
-    FILL(fikit_legacy(stream), &fill, count * sizeof(type), REAL(cuMemsetD##bits##Async)(to, value, count, stream));       \
-  }                                                                                                                       \
-  CUresult cuMemsetD##bits##Async_ptsz(CUdeviceptr to, type value, size_t count, CUstream stream) {                        \
-    FILL(fikit_per_thread(stream), &fill, count * sizeof(type),                                                            \
-         REAL(cuMemsetD##bits##Async_ptsz)(to, value, count, stream));                                                     \
-  }                                                                                                                       \
-  CUresult cuMemsetD2D##bits##_v2(CUdeviceptr to, size_t pitch, type value, size_t width, size_t height) {                 \
-    FILL(fikit_legacy(NULL), &fill, width * height * sizeof(type),                                                         \
-         REAL(cuMemsetD2D##bits##_v2)(to, pitch, value, width, height));                                                   \
-  }                                                                                                                       \
-  CUresult cuMemsetD2D##bits##_v2_ptds(CUdeviceptr to, size_t pitch, type value, size_t width, size_t height) {            \
-    FILL(fikit_per_thread(NULL), &fill, width * height * sizeof(type),                                                     \
-         REAL(cuMemsetD2D##bits##_v2_ptds)(to, pitch, value, width, height));                                              \
-  }                                                                                                                       \
-  CUresult cuMemsetD2D##bits##Async(CUdeviceptr to, size_t pitch, type value, size_t width, size_t height,                 \
-                                    CUstream stream) {                                                                    \
-    FILL(fikit_legacy(stream), &fill, width * height * sizeof(type),                                                       \
-         REAL(cuMemsetD2D##bits##Async)(to, pitch, value, width, height, stream));                                         \
-  }                                                                                                                       \
-  CUresult cuMemsetD2D##bits##Async_ptsz(CUdeviceptr to, size_t pitch, type value, size_t width, size_t height,            \
-                                         CUstream stream) {                                                               \
-    FILL(fikit_per_thread(stream), &fill, width * height * sizeof(type),                                                   \
-         REAL(cuMemsetD2D##bits##Async_ptsz)(to, pitch, value, width, height, stream));                                    \
+#define FILLS(bits, type)                                                                                                                    \
+  CUresult cuMemsetD##bits##_v2(CUdeviceptr to, type value, size_t count) {                                                                  \
+    FILL(fikit_legacy(NULL), &fill, count * sizeof(type), fikit_touches_copied(fill_stream, to, count * sizeof(type)),                       \
+         REAL(cuMemsetD##bits##_v2)(to, value, count));                                                                                      \
+  }                                                                                                                                          \
+  CUresult cuMemsetD##bits##_v2_ptds(CUdeviceptr to, type value, size_t count) {                                                             \
+    FILL(fikit_per_thread(NULL), &fill, count * sizeof(type), fikit_touches_copied(fill_stream, to, count * sizeof(type)),                   \
+         REAL(cuMemsetD##bits##_v2_ptds)(to, value, count));                                                                                 \
+  }                                                                                                                                          \
+  CUresult cuMemsetD##bits##Async(CUdeviceptr to, type value, size_t count, CUstream stream) {                                               \
+    FILL(fikit_legacy(stream), &fill, count * sizeof(type), fikit_touches_copied(fill_stream, to, count * sizeof(type)),                     \
+         REAL(cuMemsetD##bits##Async)(to, value, count, stream));                                                                            \
+  }                                                                                                                                          \
+  CUresult cuMemsetD##bits##Async_ptsz(CUdeviceptr to, type value, size_t count, CUstream stream) {                                          \
+    FILL(fikit_per_thread(stream), &fill, count * sizeof(type), fikit_touches_copied(fill_stream, to, count * sizeof(type)),                 \
+         REAL(cuMemsetD##bits##Async_ptsz)(to, value, count, stream));                                                                       \
+  }                                                                                                                                          \
+  CUresult cuMemsetD2D##bits##_v2(CUdeviceptr to, size_t pitch, type value, size_t width, size_t height) {                                   \
+    FILL(fikit_legacy(NULL), &fill, width * height * sizeof(type), touched_rows(fill_stream, to, pitch, width * sizeof(type), height),       \
+         REAL(cuMemsetD2D##bits##_v2)(to, pitch, value, width, height));                                                                     \
+  }                                                                                                                                          \
+  CUresult cuMemsetD2D##bits##_v2_ptds(CUdeviceptr to, size_t pitch, type value, size_t width, size_t height) {                              \
+    FILL(fikit_per_thread(NULL), &fill, width * height * sizeof(type), touched_rows(fill_stream, to, pitch, width * sizeof(type), height),   \
+         REAL(cuMemsetD2D##bits##_v2_ptds)(to, pitch, value, width, height));                                                                \
+  }                                                                                                                                          \
+  CUresult cuMemsetD2D##bits##Async(CUdeviceptr to, size_t pitch, type value, size_t width, size_t height,                                   \
+                                    CUstream stream) {                                                                                       \
+    FILL(fikit_legacy(stream), &fill, width * height * sizeof(type), touched_rows(fill_stream, to, pitch, width * sizeof(type), height),     \
+         REAL(cuMemsetD2D##bits##Async)(to, pitch, value, width, height, stream));                                                           \
+  }                                                                                                                                          \
+  CUresult cuMemsetD2D##bits##Async_ptsz(CUdeviceptr to, size_t pitch, type value, size_t width, size_t height,                              \
+                                         CUstream stream) {                                                                                  \
+    FILL(fikit_per_thread(stream), &fill, width * height * sizeof(type), touched_rows(fill_stream, to, pitch, width * sizeof(type), height), \
+         REAL(cuMemsetD2D##bits##Async_ptsz)(to, pitch, value, width, height, stream));                                                      \
   }
 
 FILLS(8, unsigned char)
 FILLS(16, unsigned short)
 FILLS(32, unsigned)
 
+static void touched_both(CUstream stream, CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+  fikit_touches_copied(stream, to, bytes);
+  fikit_touches_copied(stream, from, bytes);
+}
+
 CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-  FILL(fikit_legacy(NULL), &within, bytes, REAL(cuMemcpyDtoD_v2)(to, from, bytes));
+  FILL(fikit_legacy(NULL), &within, bytes, touched_both(fill_stream, to, from, bytes), REAL(cuMemcpyDtoD_v2)(to, from, bytes));
 }
 
 CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-  FILL(fikit_per_thread(NULL), &within, bytes, REAL(cuMemcpyDtoD_v2_ptds)(to, from, bytes));
+  FILL(fikit_per_thread(NULL), &within, bytes, touched_both(fill_stream, to, from, bytes), REAL(cuMemcpyDtoD_v2_ptds)(to, from, bytes));
 }
 
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  FILL(fikit_legacy(stream), &within, bytes, REAL(cuMemcpyDtoDAsync_v2)(to, from, bytes, stream));
+  FILL(fikit_legacy(stream), &within, bytes, touched_both(fill_stream, to, from, bytes), REAL(cuMemcpyDtoDAsync_v2)(to, from, bytes, stream));
 }
 
 CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  FILL(fikit_per_thread(stream), &within, bytes, REAL(cuMemcpyDtoDAsync_v2_ptsz)(to, from, bytes, stream));
+  FILL(fikit_per_thread(stream), &within, bytes, touched_both(fill_stream, to, from, bytes), REAL(cuMemcpyDtoDAsync_v2_ptsz)(to, from, bytes, stream));
 }

@@ -82,12 +82,12 @@ static const struct fikit_shape graph_shape = {{1, 1, 1}, {1, 1, 1}, 0, FIKIT_KI
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   struct fikit_launch launch = fikit_launch_begin(fikit_legacy(stream), (uintptr_t)exec, &graph_shape);
-  return fikit_launch_end(&launch, REAL(cuGraphLaunch)(exec, stream));
+  return fikit_launch_end_graph(&launch, REAL(cuGraphLaunch)(exec, stream), exec);
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
   struct fikit_launch launch = fikit_launch_begin(fikit_per_thread(stream), (uintptr_t)exec, &graph_shape);
-  return fikit_launch_end(&launch, REAL(cuGraphLaunch_ptsz)(exec, stream));
+  return fikit_launch_end_graph(&launch, REAL(cuGraphLaunch_ptsz)(exec, stream), exec);
 }
 
 /* The trio of CUDA 3: block shape and shared memory are set on the function before. PyCUDA still launches so. */

@@ -6,7 +6,7 @@
 #include "streams/capture.h"
 #include "base/clock.h"
 #include "hooks/dependent.h"
-#include "hooks/touches.h"
+#include "hooks/look.h"
 #include "gate/gate.h"
 #include "identity/identity.h"
 #include "gate/marker.h"
@@ -18,7 +18,7 @@
 struct fikit_launch {
   struct fikit_stream *entry; /* NULL: not managed, or captured; nothing to do afterwards */
   CUstream stream;
-  struct fikit_timed *timed;
+  struct fikit_timed *timed; /* NULL: nobody looks at it; FIKIT_NOT_TIMED: not for its time */
   int64_t t_ns;
   uint32_t slot;
   struct fikit_pass pass;
@@ -39,15 +39,15 @@ static inline struct fikit_launch fikit_launch_begin(CUstream stream, uintptr_t 
   bool open = fikit_gate_open(device->page);
   if (__builtin_expect(!open, 0))
     launch.pass = fikit_gate_wait(device, entry, stream, launch.slot);
-  if (__builtin_expect(fikit_measure_due(device), 0) && !fikit_keeps_overlap(device, launch.slot, shape->dependent))
-    launch.timed = fikit_measure_begin(device, stream, open);
+  if (__builtin_expect(fikit_look_due(device), 0) && !fikit_keeps_overlap(device, launch.slot, shape->dependent))
+    launch.timed = fikit_look_before(device, entry, stream, open);
   launch.t_ns = fikit_now_ns();
   return launch;
 }
 
-/* After it, whole: the parts below. The stream's count comes before launch_seq: see claim() in stream.c. */
+/* After it, whole: the parts below. `looked_with`: only if it was looked at. The stream's count comes before launch_seq: see claim() in stream.c. */
 __attribute__((always_inline)) static inline CUresult fikit_launch_finish(const struct fikit_launch *launch, CUresult result,
-                                                                          const struct fikit_arguments *timed_with) {
+                                                                          const struct fikit_launched *looked_with) {
   if (!launch->entry)
     return result;
   struct fikit_device *device = launch->entry->device;
@@ -57,8 +57,8 @@ __attribute__((always_inline)) static inline CUresult fikit_launch_finish(const 
     atomic_fetch_add_explicit(&launch->entry->issued, 1, memory_order_release);
     seq = fikit_page_count(device->page, launch->pass.kind, launch->slot, launch->pass.request_seq, launch->t_ns);
   }
-  if (timed_with)
-    fikit_touches_timed(device, launch->timed, launch->stream, launch->slot, seq, launch->t_ns, timed_with);
+  if (looked_with && launch->timed != FIKIT_NOT_TIMED)
+    fikit_touches_timed(device, launch->timed, launch->stream, launch->slot, seq, launch->t_ns, looked_with);
   if (__builtin_expect(launch->pass.kind == FIKIT_ENTRY_GRANTED, 0)) {
     if (accepted)
       fikit_marker_set(device, launch->entry, launch->stream, launch->slot, launch->pass.request_seq);
@@ -68,15 +68,17 @@ __attribute__((always_inline)) static inline CUresult fikit_launch_finish(const 
              !fikit_keeps_overlap(device, launch->slot, false)) {
     fikit_gpu_marker_progress(device, launch->entry, launch->stream);
   }
+  if (looked_with)
+    fikit_look_after(device, launch->entry, launch->stream, seq);
   return result;
 }
 
-__attribute__((noinline, cold)) static CUresult fikit_launch_end_timed(const struct fikit_launch *launch, CUresult result,
-                                                                       struct fikit_arguments arguments) {
-  return fikit_launch_finish(launch, result, &arguments);
+__attribute__((noinline, cold)) static CUresult fikit_launch_end_looked_at(const struct fikit_launch *launch, CUresult result,
+                                                                       struct fikit_launched launched) {
+  return fikit_launch_finish(launch, result, &launched);
 }
 
-static inline CUresult fikit_launch_end_untimed(const struct fikit_launch *launch, CUresult result) {
+static inline CUresult fikit_launch_end_unseen(const struct fikit_launch *launch, CUresult result) {
   return fikit_launch_finish(launch, result, NULL);
 }
 
@@ -84,8 +86,14 @@ static inline CUresult fikit_launch_end_untimed(const struct fikit_launch *launc
 __attribute__((always_inline)) static inline CUresult fikit_launch_end_with(const struct fikit_launch *launch, CUresult result,
                                                                             CUfunction function, void **params, void **extra) {
   if (__builtin_expect(launch->timed != NULL, 0))
-    return fikit_launch_end_timed(launch, result, (struct fikit_arguments){(uintptr_t)function, params, extra});
-  return fikit_launch_end_untimed(launch, result);
+    return fikit_launch_end_looked_at(launch, result, (struct fikit_launched){.kernel = {(uintptr_t)function, params, extra}});
+  return fikit_launch_end_unseen(launch, result);
+}
+
+static inline CUresult fikit_launch_end_graph(const struct fikit_launch *launch, CUresult result, CUgraphExec exec) {
+  if (__builtin_expect(launch->timed != NULL, 0))
+    return fikit_launch_end_looked_at(launch, result, (struct fikit_launched){.graph = exec});
+  return fikit_launch_end_unseen(launch, result);
 }
 
 /* Of anything else. */

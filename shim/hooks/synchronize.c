@@ -1,7 +1,9 @@
-/* Host synchronisation: never held, but for a long copy that is one; what it proves is reported. */
+/* Host synchronisation. It is never held, except a long copy that synchronises; what it proves to be complete is reported. */
 #include "base/clock.h"
+#include "hooks/touches.h"
 #include "hooks/complete.h"
 #include "hooks/copy.h"
+#include "memory/late_free.h"
 #include "base/symbols.h"
 
 static CUresult drained(struct fikit_stream *stream, uint64_t issued, int64_t began_ns, CUresult result) {
@@ -27,7 +29,7 @@ static int64_t now_ns(const struct fikit_stream *stream) {
     return drained(entry, issued, began_ns, (call));      \
   } while (0)
 
-/* Whoever asks may do other things until it asks again: nobody knows for how long it has waited. */
+/* A query: the host may do other things between two queries, so it is not known for how long it has waited. */
 #define ASKING(handle, call)                              \
   do {                                                    \
     struct fikit_stream *entry = fikit_stream_of(handle); \
@@ -51,13 +53,15 @@ CUresult cuStreamQuery_ptsz(CUstream stream) {
   ASKING(fikit_per_thread(stream), REAL(cuStreamQuery_ptsz)(stream));
 }
 
-/* A synchronous copy to the host returns when the default stream, into which it goes, is through with it. */
+/* A synchronous copy to the host returns when the default stream, to which it belongs, has completed it. */
 CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
+  fikit_touches_copied(CU_STREAM_LEGACY, from, bytes);
   struct fikit_copying copying = fikit_copy_begin(CU_STREAM_LEGACY, FIKIT_COPY_OUT, bytes);
   WAITING(CU_STREAM_LEGACY, fikit_copy_end(&copying, true, REAL(cuMemcpyDtoH_v2)(to, from, bytes)));
 }
 
 CUresult cuMemcpyDtoH_v2_ptds(void *to, CUdeviceptr from, size_t bytes) {
+  fikit_touches_copied(CU_STREAM_PER_THREAD, from, bytes);
   struct fikit_copying copying = fikit_copy_begin(CU_STREAM_PER_THREAD, FIKIT_COPY_OUT, bytes);
   WAITING(CU_STREAM_PER_THREAD, fikit_copy_end(&copying, true, REAL(cuMemcpyDtoH_v2_ptds)(to, from, bytes)));
 }
@@ -66,11 +70,14 @@ static CUresult synchronize_all(CUresult (*synchronize)(CUcontext ctx), CUcontex
   struct fikit_drain drain;
   const struct fikit_stream *entry = fikit_stream_of(CU_STREAM_LEGACY);
   const bool managed = entry->device != NULL;
+  const uint64_t frees = managed ? fikit_late_frees_newest() : 0;
   if (managed)
     fikit_drain_begin(&drain, entry);
   CUresult result = synchronize(ctx);
-  if (managed && result == CUDA_SUCCESS)
+  if (managed && result == CUDA_SUCCESS) {
     fikit_complete_context(&drain);
+    fikit_late_frees_synchronised(drain.context, frees);
+  }
   return result;
 }
 
@@ -83,7 +90,7 @@ CUresult cuCtxSynchronize(void) {
   return synchronize_all(synchronize_current, NULL);
 }
 
-/* Another context than the current one may be on another GPU: then nothing is concluded. */
+/* A context other than the current one may be on another GPU: nothing is concluded from it. */
 CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   CUcontext current = NULL;
   if (ctx && (REAL(cuCtxGetCurrent)(&current) != CUDA_SUCCESS || current != ctx))

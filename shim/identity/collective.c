@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* Parts of names, in lower case and without underscores, as `plain` makes them: the same kernel is one_shot_all_reduce in one
- * library and oneShotAllReduce in the next, and a mangled name has its namespaces and its source file in it. */
+/* Parts of names in lower case and without underscores, as `plain` makes them: the same kernel is one_shot_all_reduce in one library and
+ * oneShotAllReduce in another. A mangled name contains its namespaces and its source file. */
 static const char *const parts[] = {
     "nccldevkernel", "ncclkernel",      /* NCCL and RCCL; older versions' names are mangled */
     "crossdevicereduce",                /* vLLM, SGLang, aiter */
@@ -24,7 +24,7 @@ static const char *const parts[] = {
 static char site_names[FIKIT_COLLECTIVES_BYTES]; /* patterns, each with its NUL; the last one is empty */
 static _Atomic int site_state;                   /* 0: none yet; 1: being copied; 2: there */
 
-/* As much of the name as fits, which is more than fikitd is told of it. */
+/* A name that does not fit is cut; fikitd gets less of it. */
 static void plain(const char *name, char out[FIKIT_NAME_BYTES]) {
   size_t length = 0;
   for (; *name && length < FIKIT_NAME_BYTES - 1; name++)

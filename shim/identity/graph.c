@@ -1,10 +1,11 @@
 /*
- * A graph launch is one unit. Its identity is the structure of the graph that it was made from; where the program changes
- * kernels of the executable graph afterwards, the changes that make another kernel of a node are part of it, others are not:
- * new arguments leave it the same graph, a new grid or a node switched off make it another one, and back again.
+ * A graph launch is one unit. Its identity is the structure of the graph that the executable was made from, and the changes to the executable
+ * since that make a node another kernel: a new grid or a node switched off change the identity, and undoing them restores it. New arguments
+ * change nothing.
  */
 #include "identity/graph.h"
 #include "memory/allocation.h"
+#include "identity/graph_memory.h"
 #include "identity/graph_structure.h"
 #include "identity/identity.h"
 #include "base/symbols.h"
@@ -25,6 +26,7 @@ struct executable {
   struct change *changes;        /* open addressing, never more than half full */
   size_t places, used;
   uint64_t changed;              /* of all changes, as they enter the identity */
+  struct fikit_graph_memory *memory; /* that it touches; NULL: not known */
 };
 
 static HANDLE_MAP(executables); /* CUgraphExec -> struct executable */
@@ -42,7 +44,7 @@ static void name_it(CUgraphExec exec, struct executable *executable) {
     handle_map_put(&fikit_names, (uintptr_t)exec, (uintptr_t)executable->name, 0);
 }
 
-/* Under `changing`. A program that changes many nodes makes no name for every step on the way: the next launch finds none, and asks. */
+/* Under `changing`. Drops the name only: where a program changes many nodes, the next launch makes one name for all changes. */
 static void becomes_another(CUgraphExec exec, struct executable *executable) {
   if (!executable->nameless)
     handle_map_erase(&fikit_names, (uintptr_t)exec);
@@ -67,18 +69,38 @@ static void drop_changes(struct executable *executable) {
   executable->changed = 0;
 }
 
-static void instantiated(CUgraphExec exec, const struct fikit_graph_structure *structure) {
+bool fikit_graph_touches(CUgraphExec exec, const struct fikit_device *device, struct fikit_touch *touches, unsigned *found, unsigned most) {
+  if (!fikit_lock_around(&changing))
+    return false;
+  const struct executable *executable = (void *)handle_map_get(&executables, (uintptr_t)exec);
+  const bool known = executable && executable->memory;
+  if (known)
+    *found = fikit_graph_memory_touches(executable->memory, device, touches, *found, most);
+  fikit_unlock_around(&changing);
+  return known;
+}
+
+static void forget(struct executable *executable) {
+  if (!executable)
+    return;
+  drop_changes(executable);
+  fikit_graph_memory_free(executable->memory);
+  free(executable);
+}
+
+static void instantiated(CUgraphExec exec, CUgraph graph, const struct fikit_graph_structure *structure) {
   struct executable *executable = calloc(1, sizeof *executable);
   if (!executable)
     return;
   executable->made_from = *structure;
+  executable->memory = fikit_graph_memory_of(graph);
   if (handle_map_put(&executables, (uintptr_t)exec, (uintptr_t)executable, 0))
     name_it(exec, executable);
   else
-    free(executable);
+    forget(executable);
 }
 
-/* Its memory is taken at the launch, and kept for the next one: it is counted from here to the end of the executable. */
+/* A graph takes its memory at its first launch and keeps it for the next one. It is counted from here to the end of the executable. */
 #define INSTANTIATE(call)                                                                           \
   do {                                                                                              \
     const struct fikit_graph_structure structure = fikit_graph_structure_of(graph);                 \
@@ -89,7 +111,7 @@ static void instantiated(CUgraphExec exec, const struct fikit_graph_structure *s
     if (structure.memory_bytes)                                                                     \
       fikit_allocated(&place, structure.memory_bytes, result == CUDA_SUCCESS ? (uintptr_t)*exec : 0); \
     if (result == CUDA_SUCCESS)                                                                     \
-      instantiated(*exec, &structure);                                                              \
+      instantiated(*exec, graph, &structure);                                                       \
     return result;                                                                                  \
   } while (0)
 
@@ -113,20 +135,38 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph, voi
   INSTANTIATE(REAL(cuGraphInstantiateWithParams_ptsz)(exec, graph, params));
 }
 
-/* Forgotten first: another thread may be given the same handle at once. */
+/* Forget first: after the driver's call another thread may get the same handle. A third thread may still be looking at what a launch of it touched. */
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
   handle_map_erase(&fikit_names, (uintptr_t)exec);
   struct executable *executable = (void *)handle_map_take(&executables, (uintptr_t)exec);
-  if (executable)
-    drop_changes(executable);
-  free(executable);
+  if (fikit_lock_around(&changing)) {
+    forget(executable);
+    fikit_unlock_around(&changing);
+  }
   FIKIT_FREE(exec, REAL(cuGraphExecDestroy)(exec));
 }
 
-/* The whole of it becomes another graph, with the edges that it had: where every node does what it did, the same one. */
+/* Its nodes may have other arguments, however much it is the same graph. */
+static void touches_other_memory(CUgraphExec exec, CUgraph graph) {
+  struct fikit_graph_memory *memory = fikit_graph_memory_of(graph);
+  if (memory && fikit_lock_around(&changing)) {
+    struct executable *executable = (void *)handle_map_get(&executables, (uintptr_t)exec);
+    if (executable) {
+      struct fikit_graph_memory *before = executable->memory;
+      executable->memory = memory;
+      memory = before;
+    }
+    fikit_unlock_around(&changing);
+  }
+  fikit_graph_memory_free(memory);
+}
+
+/* The executable takes over the nodes of `graph`, whose edges are the same: if all nodes are, too, the identity stays. */
 static CUresult updated(CUresult result, CUgraphExec exec, CUgraph graph) {
   if (result != CUDA_SUCCESS)
     return result;
+  if (fikit_extents_any())
+    touches_other_memory(exec, graph);
   const uint64_t nodes_hash = fikit_graph_nodes_hash(graph);
   if (!fikit_lock_around(&changing))
     return result;
@@ -203,7 +243,7 @@ static struct change *remember(struct executable *executable, CUgraphNode node, 
   return change;
 }
 
-/* What the change makes of the identity; nothing when the node is again what it was. */
+/* The change's part of the identity; 0 when the node is what it was. */
 static uint64_t weight(const struct change *change) {
   if (!change->off && change->now == change->before)
     return 0;
@@ -221,8 +261,8 @@ static void change_to(CUgraphExec exec, struct executable *executable, struct ch
   becomes_another(exec, executable);
 }
 
-/* The program did this to a node: `now` another kernel, or it is switched on or off. `before`: what the graph had there, NULL
- * where that was not asked for: then only a node that is remembered is changed. False: it is not. */
+/* The program changed a node: `now` is its new kernel, `off` whether it is switched off. `before`: the kernel in the graph; NULL: not asked
+ * for, and then only a node that was changed before is noted. False: it was not. */
 static bool note(CUgraphExec exec, CUgraphNode node, const uint64_t *before, const uint64_t *now, const bool *off) {
   if (!fikit_lock_around(&changing))
     return true;
@@ -237,9 +277,46 @@ static bool note(CUgraphExec exec, CUgraphNode node, const uint64_t *before, con
   return known;
 }
 
+/* Under `changing`, which is then the caller's to unlock; NULL: it is not locked, and nothing is to be changed. */
+static struct fikit_graph_memory *memory_of(CUgraphExec exec) {
+  if (!fikit_lock_around(&changing))
+    return NULL;
+  struct executable *executable = (void *)handle_map_get(&executables, (uintptr_t)exec);
+  if (executable && executable->memory)
+    return executable->memory;
+  fikit_unlock_around(&changing);
+  return NULL;
+}
+
+static void copy_touches(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *params) {
+  struct fikit_graph_memory *memory = fikit_extents_any() ? memory_of(exec) : NULL;
+  if (memory) {
+    fikit_graph_memory_copy(memory, node, params);
+    fikit_unlock_around(&changing);
+  }
+}
+
+static void fill_touches(CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params) {
+  struct fikit_graph_memory *memory = fikit_extents_any() ? memory_of(exec) : NULL;
+  if (memory) {
+    fikit_graph_memory_fill(memory, node, params);
+    fikit_unlock_around(&changing);
+  }
+}
+
+static void kernel_touches(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params) {
+  struct fikit_graph_memory *memory = memory_of(exec);
+  if (memory) {
+    fikit_graph_memory_kernel(memory, node, params);
+    fikit_unlock_around(&changing);
+  }
+}
+
 /* Programs set new arguments for each launch: a node whose kernel stays what it was is not remembered. The driver is asked only for
  * what is not remembered. */
 static void kernel_changed(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params) {
+  if (fikit_extents_any())
+    kernel_touches(exec, node, params);
   const uint64_t now = fikit_kernel_node_hash(params);
   uint64_t before;
   if (!note(exec, node, NULL, &now, NULL) && fikit_kernel_node_hash_of(node, &before) && now != before)
@@ -265,6 +342,24 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNod
   const CUresult result = REAL(cuGraphExecNodeSetParams)(exec, node, params);
   if (result == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_KERNEL)
     kernel_changed(exec, node, &params->kernel);
+  else if (result == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_MEMCPY)
+    copy_touches(exec, node, &params->copy.copy);
+  else if (result == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_MEMSET)
+    fill_touches(exec, node, &params->fill);
+  return result;
+}
+
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *params, CUcontext context) {
+  const CUresult result = REAL(cuGraphExecMemcpyNodeSetParams)(exec, node, params, context);
+  if (result == CUDA_SUCCESS)
+    copy_touches(exec, node, params);
+  return result;
+}
+
+CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context) {
+  const CUresult result = REAL(cuGraphExecMemsetNodeSetParams)(exec, node, params, context);
+  if (result == CUDA_SUCCESS)
+    fill_touches(exec, node, params);
   return result;
 }
 
@@ -276,5 +371,10 @@ CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned enab
   const bool off = !enabled;
   fikit_kernel_node_hash_of(node, &before);
   note(exec, node, &before, NULL, &off);
+  struct fikit_graph_memory *memory = fikit_extents_any() ? memory_of(exec) : NULL;
+  if (memory) {
+    fikit_graph_memory_switch(memory, node, off);
+    fikit_unlock_around(&changing);
+  }
   return result;
 }

@@ -12,12 +12,6 @@ enum {
   CU_GRAPH_NODE_TYPE_MEM_FREE = 11,
 };
 
-/* Source and destination are not read: 11 words each. */
-typedef struct {
-  uint64_t from[11], to[11];
-  size_t width, height, depth;
-} CUDA_MEMCPY3D;
-
 typedef struct {
   CUdeviceptr to;
   size_t pitch;
@@ -36,7 +30,15 @@ typedef struct {
 /* What cuGraphExecNodeSetParams takes: a kind, three words of nothing, and that kind's parameters. */
 typedef struct {
   int type, reserved[3];
-  CUDA_KERNEL_NODE_PARAMS kernel; /* of a kernel node */
+  union { /* by the kind of node */
+    CUDA_KERNEL_NODE_PARAMS kernel;
+    struct {
+      int flags, reserved;
+      CUcontext context;
+      CUDA_MEMCPY3D copy;
+    } copy;
+    CUDA_MEMSET_NODE_PARAMS fill; /* and its context */
+  };
 } CUgraphNodeParams;
 
 FIKIT_API cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count);
@@ -54,6 +56,8 @@ FIKIT_API cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, void *result);
 FIKIT_API cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params);
 FIKIT_API cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params);
 FIKIT_API cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params);
+FIKIT_API cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *params, CUcontext context);
+FIKIT_API cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context);
 FIKIT_API cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned enabled);
 
 #endif

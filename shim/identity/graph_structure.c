@@ -1,6 +1,6 @@
 /*
- * The hash goes down the edges: a node's is that of what it does and of the nodes before it, whose order does not matter,
- * and the graph's is that of all nodes. So neither the order in which a graph was built nor its handles are part of it.
+ * A node's hash covers what it does and, in any order, the hashes of the nodes before it; the graph's hash covers all nodes. So it depends neither
+ * on the order in which the graph was built nor on handles.
  */
 #include "identity/graph_structure.h"
 #include "identity/identity.h"
@@ -8,13 +8,13 @@
 
 #include <stdlib.h>
 
-enum { MOST_NODES = 16384, MOST_EDGES = 1 << 18, DEEPEST = 8 }; /* beyond: a graph is known by its number of nodes */
+enum { MOST_NODES = 16384, MOST_EDGES = 1 << 18, DEEPEST = 8 }; /* a larger graph is identified by its number of nodes */
 
 struct node {
   CUgraphNode handle;
-  uint64_t hash;    /* of itself; once it was visited, of what is before it too */
-  uint64_t before;  /* sum over the nodes right before it */
-  size_t waits_for; /* of them, not visited yet */
+  uint64_t hash;    /* of what it does; after the visit, of the nodes before it too */
+  uint64_t before;  /* sum of the hashes of the nodes right before it */
+  size_t waits_for; /* how many of these are not visited yet */
   size_t first_edge, edges;
   uint64_t allocates; /* bytes */
   CUdeviceptr pointer; /* that it allocates or frees */
@@ -23,7 +23,7 @@ struct node {
 
 struct edge {
   CUgraphNode from, to;
-  uint64_t data; /* which part of `from` is waited for */
+  uint64_t data; /* for which part of `from` the edge waits */
 };
 
 struct walk {
@@ -46,7 +46,7 @@ uint64_t fikit_kernel_node_hash(const CUDA_KERNEL_NODE_PARAMS *params) {
   return fikit_mix(hash, params->sharedMemBytes);
 }
 
-static bool kernel_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params) {
+bool fikit_kernel_node_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params) {
   params->kern = NULL; /* version 1 does not write it */
   CUresult result = REAL(cuGraphKernelNodeGetParams_v2)(node, params);
   if (result == CUDA_ERROR_NOT_FOUND) /* a driver without version 2 */
@@ -56,7 +56,7 @@ static bool kernel_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params) {
 
 bool fikit_kernel_node_hash_of(CUgraphNode node, uint64_t *hash) {
   CUDA_KERNEL_NODE_PARAMS params;
-  if (!kernel_params(node, &params))
+  if (!fikit_kernel_node_params(node, &params))
     return false;
   *hash = fikit_kernel_node_hash(&params);
   return true;
@@ -100,7 +100,7 @@ static void look_at(struct node *node, struct fikit_graph_structure *structure, 
   int type = -1;
   REAL(cuGraphNodeGetType)(node->handle, &type);
   node->hash = (uint64_t)(unsigned)type;
-  if (type == CU_GRAPH_NODE_TYPE_KERNEL && kernel_params(node->handle, &kernel)) {
+  if (type == CU_GRAPH_NODE_TYPE_KERNEL && fikit_kernel_node_params(node->handle, &kernel)) {
     const bool alone = exclusive(node->handle, &kernel);
     node->hash = fikit_mix(fikit_kernel_node_hash(&kernel), alone);
     structure->exclusive = structure->exclusive || alone;
@@ -200,7 +200,7 @@ static void account(struct memory *memory, const struct walk *walk, const struct
     }
 }
 
-/* Each node after all that are before it. */
+/* Visits each node after all nodes before it. */
 static bool go_down(struct walk *walk, struct fikit_graph_structure *structure) {
   struct node **order = calloc(walk->count + 1, sizeof(void *));
   struct memory memory = {0, 0};
@@ -259,7 +259,7 @@ static uint64_t own_hash(CUgraphNode node, int depth) {
     return 0;
   switch (type) {
   case CU_GRAPH_NODE_TYPE_KERNEL:
-    return kernel_params(node, &kernel) ? fikit_kernel_node_hash(&kernel) | 1 : 0;
+    return fikit_kernel_node_params(node, &kernel) ? fikit_kernel_node_hash(&kernel) | 1 : 0;
   case CU_GRAPH_NODE_TYPE_MEMCPY:
     return REAL(cuGraphMemcpyNodeGetParams)(node, &copy) == CUDA_SUCCESS ? copy_hash(type, &copy) | 1 : 0;
   case CU_GRAPH_NODE_TYPE_MEMSET:

@@ -1,4 +1,4 @@
-/* What a graph is made of: the same in every process that builds the same graph, whatever its handles are. */
+/* The structure of a graph: equal in all processes that build the same graph. */
 #ifndef FIKIT_SHIM_GRAPH_STRUCTURE_H
 #define FIKIT_SHIM_GRAPH_STRUCTURE_H
 
@@ -16,11 +16,14 @@ struct fikit_graph_structure {
 
 struct fikit_graph_structure fikit_graph_structure_of(CUgraph graph);
 
-/* The nodes alone, in the order in which the driver lists them: for a graph whose edges are known not to have changed, in a tenth
- * of the time. 0: too many, or the driver does not tell. */
+/* Hash of the nodes alone, in the driver's order: a tenth of the time, for a graph whose edges are known to be unchanged. 0: too many nodes, or
+ * the driver does not tell. */
 uint64_t fikit_graph_nodes_hash(CUgraph graph);
 
-/* A kernel node, by what it launches. */
+/* What a kernel node launches; false: it is none, or the driver does not tell. */
+bool fikit_kernel_node_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params);
+
+/* Hash of what a kernel node launches. */
 uint64_t fikit_kernel_node_hash(const CUDA_KERNEL_NODE_PARAMS *params);
 
 /* The same of a node as it is now; false: it is no kernel node, or the driver does not tell. */

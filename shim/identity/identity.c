@@ -11,8 +11,8 @@
 #include <sys/socket.h>
 
 enum { MOST_GRAPHS = 2 * FIKIT_SLOTS };
-/* Programs that tune or compile launch thousands of kernels once, before those that they then launch all the time. So the last
- * slots are for kernels that have been launched before, the very last ones for those that have been launched often. */
+/* Programs that tune or compile launch thousands of kernels once, before the kernels of their real work. So the last quarter of the slots is for
+ * kernels that were launched before, and the last sixteenth for those that were launched often. */
 enum { FOR_ANY = FIKIT_SLOTS / 4 * 3, FOR_SECOND = FIKIT_SLOTS / 16 * 15, OFTEN = 8 };
 enum { COUNT_BITS = 4, COUNT = (1 << COUNT_BITS) - 1 }; /* a sighting: a part of the key above how often it was seen */
 
@@ -82,7 +82,7 @@ static void describe(struct fikit_kernel *message, uint32_t slot, const struct f
   snprintf(message->name, sizeof message->name, "%s", name->name);
 }
 
-/* Under `describing`. Never blocks: what finds no room waits for the next new kernel or host synchronisation. */
+/* Under `describing`. Never blocks: a description for which the socket has no room is sent at the next new kernel or host synchronisation. */
 static void send_pending(struct fikit_device *device) {
   if (!fikit_descriptors_ours(device))
     return;
@@ -92,7 +92,7 @@ static void send_pending(struct fikit_device *device) {
     ssize_t sent = send(device->socket, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ENOBUFS))
       return;
-    /* After any other error nobody is left to read it. */
+    /* After any other error there is no reader. */
     __atomic_store_n(&device->described, device->described + 1, __ATOMIC_RELAXED);
   }
 }
@@ -108,7 +108,7 @@ void fikit_identity_send(struct fikit_device *device) {
   errno = saved;
 }
 
-/* Under `describing`: the bucket that holds `key` or is free for it. There is always a free one: twice the slots. */
+/* Under `describing`: the bucket that holds `key` or is free for it. There are twice as many buckets as slots, so one is always free. */
 static struct fikit_identity *bucket_of(struct fikit_device *device, uint64_t key) {
   for (uint64_t i = key >> 32;; i++) {
     struct fikit_identity *bucket = &device->identities[i % FIKIT_IDENTITY_BUCKETS];
@@ -118,9 +118,9 @@ static struct fikit_identity *bucket_of(struct fikit_device *device, uint64_t ke
   }
 }
 
-/* How often the kernel has been launched without a slot, with this time. It is remembered at either of two places, by chance where both
- * are another's, so that kernels that take turns at one do not make each other forgotten again and again. Without the lock: a
- * sighting that another thread overwrites is one less. */
+/* How often the kernel has been launched without a slot, this launch included. A kernel has two possible places; if other kernels have both, it
+ * takes one of them at random, so that two kernels in turn do not erase each other every time. Without the lock: a sighting that another
+ * thread overwrites is lost. */
 static unsigned sighted(struct fikit_device *device, uint64_t key) {
   _Atomic uint16_t *places[] = {&device->sightings[(key >> 8) % FIKIT_SIGHTINGS], &device->sightings[(key >> 24) % FIKIT_SIGHTINGS]};
   const uint16_t whose = (uint16_t)(key >> 48 << COUNT_BITS);

@@ -1,4 +1,4 @@
-/* Which kernel a launch is: handle -> name and module (per process), name and shape -> slot of the page (per device). */
+/* Which kernel a launch runs: handle -> name and module (per process), name and shape -> slot of the page (per device). */
 #ifndef FIKIT_SHIM_IDENTITY_H
 #define FIKIT_SHIM_IDENTITY_H
 
@@ -10,12 +10,12 @@
 struct fikit_name {
   uint64_t key; /* of name and module_hash */
   uint64_t module_hash;
-  bool unnamed;   /* no call has given the handle out: what kind it is of is not known */
-  bool exclusive; /* waits for others of its kind: never to be squeezed into another job's gap (kind COOPERATIVE) */
+  bool unnamed;   /* no hooked call returned the handle: its kind is not known */
+  bool exclusive; /* a collective kernel, which never fills another job's gap (kind COOPERATIVE) */
   char name[];
 };
 
-/* The parts of a launch that make it another kernel: the architecture's D9. */
+/* The parts of a launch that belong to the kernel's identity (docs/design/prediction.md). */
 struct fikit_shape {
   unsigned grid[3], block[3], shared_bytes;
   enum fikit_kernel_kind kind;
@@ -33,17 +33,17 @@ extern struct handle_map fikit_names; /* CUfunction, CUkernel or CUgraphExec -> 
 /* The one record of (name, module_hash); NULL without memory. */
 const struct fikit_name *fikit_name_of(const char *name, uint64_t module_hash);
 
-/* The same for a graph; NULL also beyond a bound, which only a program reaches that changes its graphs without end. */
+/* The same for a graph; NULL also beyond a bound, which only programs reach that change their graphs without end. */
 const struct fikit_name *fikit_graph_name_of(const char *name, uint64_t structure, bool exclusive);
 
-/* Name of a handle that has none: an executable graph that was changed, or one that no call has given out, by order of appearance. */
+/* Name of a handle that has none: of an executable graph that was changed; else, for a handle that no hooked call returned, a number in the order
+ * of appearance. */
 const struct fikit_name *fikit_name_unknown(uintptr_t handle);
 
 /* The handle is a library's CUkernel, and no CUfunction. */
 bool fikit_is_kernel_of_library(uintptr_t handle);
 
-/* Make a slot for an identity that has none, and describe it to fikitd. 0 when the page is full, or so full that only kernels which
- * have been launched before get one. */
+/* Give an identity a slot, and describe it to fikitd. 0: the page is full, or so full that only kernels that were launched before get one. */
 uint32_t fikit_identity_new(struct fikit_device *device, uint64_t key, const struct fikit_name *name,
                             const struct fikit_shape *shape);
 
@@ -55,7 +55,7 @@ static inline uint64_t fikit_mix(uint64_t hash, uint64_t value) {
   return hash ^ hash >> 29;
 }
 
-/* Slot of a launch. The key of 64 bits is the identity: two of 4095 share one with a chance below 1e-12. */
+/* Slot of a launch. Identities are compared by their 64-bit keys: among 4095 kernels two are equal with a probability below 1e-12. */
 static inline uint32_t fikit_identity_slot(struct fikit_device *device, uintptr_t handle,
                                            const struct fikit_shape *shape) {
   const struct fikit_name *name = (const void *)handle_map_get(&fikit_names, handle);

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* Of an image in memory (ELF cubin, PTX text, fat binary or its wrapper) / in a file. 0: form not known. Counts the
- * whole size but only the first MiB: libraries bring hundreds of MiB that would have to be read from disk. */
+/* Hash of an image in memory (ELF cubin, PTX text, fat binary or its wrapper), or in a file. 0: unknown form. It covers the size and the first
+ * MiB: libraries have hundreds of MiB, which would have to be read from disk. */
 uint64_t fikit_image_hash(const void *image);
 uint64_t fikit_image_hash_file(const char *path);
 

@@ -1,4 +1,4 @@
-/* Every road by which a program gets a kernel's handle: remember its name and module, forget them on unload. */
+/* All calls by which a program gets a kernel's handle. Remembers name and module of each, and forgets them on unload. */
 #include "identity/identity.h"
 #include "identity/image_hash.h"
 #include "base/symbols.h"
@@ -20,7 +20,7 @@ static void put(uintptr_t handle, uint64_t hash) {
   handle_map_put(&images, handle, (uintptr_t)hash, handle);
 }
 
-/* Looked at once the driver has accepted it: what it refuses may be shorter than it says. */
+/* Hashes the image once the driver has accepted it: an image that it refuses may be shorter than its header says. */
 static CUresult loaded(CUresult result, void *handle, const void *image) {
   if (result == CUDA_SUCCESS)
     put(*(uintptr_t *)handle, fikit_image_hash(image));
@@ -39,8 +39,8 @@ static void unload(void *handle) {
   handle_map_erase_owner(&images, (uintptr_t)handle);
 }
 
-/* For the hash of an image that was never seen, as of a module that came by an export table: what the driver says of the function,
- * which is the same in every process. Two of one name are told apart by what they need. */
+/* In place of the hash of an image that the shim never saw: what the driver says that the function needs, which is the same in every process.
+ * It tells apart two functions of one name. */
 static uint64_t hash_of_needs(void *function, bool of_library) {
   /* Of CUfunction_attribute: threads, shared, constant and local bytes, registers, PTX and binary version. */
   enum { FIRST = 0, LAST = 6 };

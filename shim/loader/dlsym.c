@@ -1,4 +1,4 @@
-/* What our dlsym and dlvsym answer. An explicit table of names decides, never the prefix "cu": cublas*, cudnn* begin with it. */
+/* The answers of our dlsym and dlvsym. A table of names decides, not the prefix "cu", which cublas* and cudnn* have too. */
 #include "loader/driver.h"
 #include "loader/libc_function.h"
 #include "loader/loader.h"
@@ -20,8 +20,8 @@ static bool is_driver(const char *path) {
   return path && strncmp(slash ? slash + 1 : path, "libcuda.so", 10) == 0;
 }
 
-/* Our exports have no versions, so that a versioned look-up never finds them: whether it would have found the driver's
- * name is the driver's to say. */
+/* Our exports have no versions, so that a versioned look-up does not find them. The real driver decides whether it has the name in that
+ * version. */
 static void *found_in(void *handle, const char *name, const char *version, const struct fikit_export *export) {
   if (!version)
     return fikit_next_dlsym(handle, name);
@@ -54,14 +54,14 @@ struct answer fikit_dlsym_filter(void *handle, const char *name, const char *ver
   if (!found)
     return (struct answer){NULL, 1};
   if (found == (void *)export->own) {
-    /* The handle is ours (dlopen by SONAME) or the whole program's: the driver decides whether the name exists. */
+    /* The handle is the shim's (dlopen by SONAME) or the whole program's: the real driver decides whether the name exists. */
     if (!fikit_driver())
       return (struct answer){found, 1};
     void *real = fikit_real((enum fikit_symbol)symbol);
     return (struct answer){real && export->handled ? found : real, 1};
   }
   const char *object = fikit_object_of(found);
-  if (!is_driver(object)) /* somebody else's function of that name, asked for in their own library */
+  if (!is_driver(object)) /* another library's function of that name, looked up in that library */
     return (struct answer){found, 1};
   fikit_driver_adopt(object);
   return (struct answer){export->handled ? (void *)export->own : found, 1};

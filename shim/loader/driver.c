@@ -21,7 +21,7 @@ bool fikit_driver_busy(void) {
   return busy;
 }
 
-/* A search that failed while the program had no descriptor left says nothing about the machine. */
+/* A search that failed because the program had no descriptor left does not prove that there is no driver. */
 static bool descriptors_left(void) {
   int fd = open("/", O_PATH | O_CLOEXEC);
   if (fd < 0)
@@ -30,7 +30,7 @@ static bool descriptors_left(void) {
   return true;
 }
 
-/* True when there is nothing more to find out. A driver that is there but did not open may open later. */
+/* True: the result is final. A driver that exists but did not open may open later. */
 static bool search_and_open(const char *path) {
   char found[4096];
   if (!path && fikit_driver_search(found))
@@ -40,8 +40,8 @@ static bool search_and_open(const char *path) {
   return driver || (!path && descriptors_left());
 }
 
-/* `path` or, if NULL, the result of the search. A second answer is never looked for: one process, one driver. The driver
- * is glibc's, and no other C library loads it. */
+/* Opens `path` or, if NULL, what the search finds. A process has one driver: it is never searched for again after an answer. The driver needs
+ * glibc; no other C library loads it. */
 static void open_driver(const char *path) {
   if (!fikit_is_glibc() || __atomic_load_n(&searched, __ATOMIC_ACQUIRE) || busy || !fikit_lock(&opening))
     return;
@@ -99,7 +99,7 @@ void *fikit_resolve(int symbol) {
       function = (void *)lacking;
   } else {
     function = symbol == FIKIT_SYM_cuDriverGetVersion ? (void *)no_driver_version : (void *)no_driver;
-    /* The driver's constructor calls back into us, or the search shall be made again: no answer to keep. */
+    /* A call from the driver's own constructor, or a search that is to be repeated: this answer is not kept. */
     if (busy || !__atomic_load_n(&searched, __ATOMIC_ACQUIRE))
       return function;
   }

@@ -7,13 +7,13 @@
 /* The real driver's handle, opened at the first call; NULL where this machine has none. */
 void *fikit_driver(void);
 
-/* A program found a driver by itself (absolute path): use that file if none is open yet. */
+/* The program opened a driver by its absolute path: use that file if none is open yet. */
 void fikit_driver_adopt(const char *path);
 
 /* Path of the libcuda.so.1 that ld.so would load if the shim were not there, or false. driver_search.c. */
 bool fikit_driver_search(char path[4096]);
 
-/* True while this thread opens or searches the driver: its own dlsym calls must not come back to us. */
+/* True while this thread searches or opens the driver: dlsym calls made meanwhile must not lead back here. */
 bool fikit_driver_busy(void);
 
 #endif

@@ -23,7 +23,7 @@ void *(*fikit_next_dlvsym)(void *handle, const char *name, const char *version);
 static void *(*libc_dlsym)(void *handle, const char *name);
 static void *(*libc_dlvsym)(void *handle, const char *name, const char *version);
 
-/* What comes after us may be another library's hook, which shall go on seeing what it saw without us. */
+/* The next definition may be another library's hook, which must see the same calls as without the shim. */
 static void *next(const char *name, void *otherwise) {
   void *found = libc_dlsym(RTLD_NEXT, name);
   return found ? found : otherwise;
@@ -46,7 +46,7 @@ static void find_functions(void) {
   __atomic_store_n((void **)&fikit_next_dlsym, next("dlsym", (void *)libc_dlsym), __ATOMIC_RELEASE);
 }
 
-/* A program linked with the driver has it before main(), whatever it does to its file system, limits or rights then. */
+/* A program linked with the driver has it open before main(), so before it changes its file system, limits or rights. */
 static bool linked_with_driver(void) {
   for (const struct link_map *object = fikit_objects(); object; object = object->l_next) {
     const char *names = NULL;
@@ -60,7 +60,7 @@ static bool linked_with_driver(void) {
   return false;
 }
 
-/* Runs in every process of a job: nothing but memory is read, unless the program would have opened the driver too. */
+/* Runs in every process of a job, so it opens no file, except the driver where the program itself is linked with it. */
 __attribute__((constructor)) static void at_start(void) {
   find_functions();
   if (fikit_is_glibc() && linked_with_driver())

@@ -60,27 +60,28 @@ static struct fikit_device *device_of(nvml_device handle, uint64_t total) {
   return device ? device : fikit_device_watch(&hello);
 }
 
+/* What the job may have of it, in the place of what the GPU has. False: as the driver says. */
+static bool narrow(nvml_device handle, unsigned long long *total, unsigned long long *free_bytes, unsigned long long *used) {
+  uint64_t of_job = *total, free_of_job = *free_bytes;
+  if (!fikit_memory_narrow(device_of(handle, *total), &free_of_job, &of_job))
+    return false;
+  *total = of_job;
+  *free_bytes = free_of_job;
+  *used = of_job - free_of_job;
+  return true;
+}
+
 static nvml_result memory_info(nvml_device handle, struct nvml_memory *memory) {
-  nvml_result result = get_memory(handle, memory);
-  uint64_t free_bytes, total;
-  if (result != NVML_SUCCESS)
-    return result;
-  free_bytes = memory->free;
-  total = memory->total;
-  if (fikit_memory_narrow(device_of(handle, memory->total), &free_bytes, &total))
-    *memory = (struct nvml_memory){total, free_bytes, total - free_bytes};
+  const nvml_result result = get_memory(handle, memory);
+  if (result == NVML_SUCCESS)
+    narrow(handle, &memory->total, &memory->free, &memory->used);
   return result;
 }
 
 static nvml_result memory_info_v2(nvml_device handle, struct nvml_memory_v2 *memory) {
-  nvml_result result = get_memory_v2(handle, memory);
-  uint64_t free_bytes, total;
-  if (result != NVML_SUCCESS)
-    return result;
-  free_bytes = memory->free;
-  total = memory->total;
-  if (fikit_memory_narrow(device_of(handle, memory->total), &free_bytes, &total))
-    *memory = (struct nvml_memory_v2){memory->version, total, 0, free_bytes, total - free_bytes};
+  const nvml_result result = get_memory_v2(handle, memory);
+  if (result == NVML_SUCCESS && narrow(handle, &memory->total, &memory->free, &memory->used))
+    memory->reserved = 0;
   return result;
 }
 

@@ -1,7 +1,9 @@
 #include "memory/allocation.h"
 #include "memory/convert.h"
 #include "memory/extents.h"
+#include "memory/late_free.h"
 #include "memory/managed_pool.h"
+#include "memory/movable.h"
 #include "base/handle_map.h"
 #include "base/symbols.h"
 
@@ -73,6 +75,10 @@ struct fikit_allocation *fikit_allocation_take(uintptr_t handle) {
   return taken;
 }
 
+CUcontext fikit_allocation_context(const struct fikit_allocation *taken) {
+  return taken ? taken->place.context : NULL;
+}
+
 static void give_back(struct fikit_allocation *allocation) {
   uncount(allocation);
   free(allocation);
@@ -106,6 +112,7 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *out, unsigned bytes) {
 CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes) {
   const struct fikit_place place = fikit_place_current();
   CUresult result;
+  fikit_late_frees_look();
   if (fikit_converts(&place, bytes) && fikit_convert(&place, out, bytes, &result))
     return result;
   if (!fikit_memory_reserve(place.device, bytes))
@@ -129,18 +136,32 @@ CUresult cuMemFree(CUdeviceptr_v1 pointer) {
   FIKIT_FREE(pointer, REAL(cuMemFree)(pointer));
 }
 
+static CUresult free_behind(CUdeviceptr pointer, CUstream stream) {
+  const bool freed = stream && REAL(cuMemFreeAsync)(pointer, stream) == CUDA_SUCCESS;
+  return freed ? CUDA_SUCCESS : REAL(cuMemFree_v2)(pointer);
+}
+
 static CUresult free_linear(CUdeviceptr pointer) {
+  if (fikit_late_free_has(pointer))
+    return CUDA_ERROR_INVALID_VALUE; /* the program has freed it already */
+  const CUstream behind = fikit_managed_pool_has(pointer) ? fikit_movable_freed_at_once(pointer) : NULL;
   const uint64_t converted = fikit_converted_take(pointer);
   const bool of_pool = fikit_managed_pool_take(pointer);
-  const CUresult result = REAL(cuMemFree_v2)(pointer);
+  const CUresult result = free_behind(pointer, behind);
   fikit_converted_freed(pointer, converted, result);
   if (of_pool && result != CUDA_SUCCESS)
     fikit_managed_pool_gave(pointer);
   return result;
 }
 
-CUresult cuMemFree_v2(CUdeviceptr pointer) {
+static CUresult free_counted(CUdeviceptr pointer) {
   FIKIT_FREE(pointer, free_linear(pointer));
+}
+
+CUresult cuMemFree_v2(CUdeviceptr pointer) {
+  const CUresult result = free_counted(pointer);
+  fikit_late_frees_look();
+  return result;
 }
 
 /* Only the driver knows the pitch: rows of 512 bytes are what it uses at least, the rest is settled when it has answered. */
@@ -166,6 +187,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_
   const struct fikit_place place = fikit_place_current();
   const uint64_t bytes = pitched_bytes(width, height);
   CUresult converted;
+  fikit_late_frees_look();
   if (pitch_converts(&place, out, pitch, bytes, element) && fikit_convert(&place, out, bytes, &converted)) {
     if (converted == CUDA_SUCCESS)
       *pitch = bytes / height;

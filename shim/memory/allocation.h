@@ -23,6 +23,7 @@ void fikit_allocated_movable(const struct fikit_place *place, uint64_t bytes, ui
 /* Before the driver frees `handle`: forget it, since another thread may be given the same one at once; then, with the
  * driver's answer, count it as freed or remember it again. */
 struct fikit_allocation *fikit_allocation_take(uintptr_t handle);
+CUcontext fikit_allocation_context(const struct fikit_allocation *taken); /* with which it goes away; NULL: with none, or nothing was taken */
 void fikit_freed(struct fikit_allocation *taken, uintptr_t handle, bool freed);
 
 /* Allocations of a context that was destroyed are freed. */

@@ -1,5 +1,6 @@
 #include "memory/extents.h"
 #include "base/lock.h"
+#include "base/page.h"
 #include "memory/memory.h"
 
 #include <string.h>
@@ -20,8 +21,10 @@ static unsigned count;
 static struct {
   uint32_t pages; /* that memory of this number has or had; 0: there was none */
   bool used;
+  uint64_t base; /* while it is used */
+  const struct fikit_device *device;
 } numbers[FIKIT_TOUCH_ALLOCATIONS];
-static _Atomic bool any;
+_Atomic bool fikit_extents_there;
 FIKIT_LOCK(guard);
 
 static bool wanted(const struct fikit_device *device, uint64_t bytes) {
@@ -70,47 +73,110 @@ void fikit_extent_add(struct fikit_device *device, CUcontext context, uint64_t b
   if (number < FIKIT_TOUCH_ALLOCATIONS) {
     memmove(&extents[at + 1], &extents[at], (count++ - at) * sizeof *extents);
     extents[at] = (struct extent){base, bytes, device, context, number};
-    atomic_store_explicit(&any, true, memory_order_relaxed);
+    numbers[number].base = base;
+    numbers[number].device = device;
+    atomic_store_explicit(&fikit_extents_there, true, memory_order_relaxed);
   }
   fikit_unlock(&guard);
+}
+
+/* What waits in the ring is worth more; what is not said in one pass is said in the others. */
+static void report_freed(const struct extent *extent) {
+  struct fikit_page *page = extent->device->page;
+  const uint64_t waiting =
+    atomic_load_explicit(&page->ring_head, memory_order_relaxed) - atomic_load_explicit(&page->ring_tail, memory_order_acquire);
+  if (page->version >= FIKIT_SINCE_PLANS && waiting < FIKIT_RING_ENTRIES / 2)
+    fikit_page_put(page, FIKIT_ENTRY_FREED, extent->number, 0, (int64_t)atomic_load_explicit(&page->launch_seq, memory_order_relaxed));
 }
 
 void fikit_extent_remove(uint64_t base) {
   if (!fikit_extents_any() || !fikit_lock(&guard))
     return;
   const unsigned at = up_to(base);
-  if (at > 0 && extents[at - 1].base == base)
+  if (at > 0 && extents[at - 1].base == base) {
+    report_freed(&extents[at - 1]);
     remove_at(at - 1);
+  }
   fikit_unlock(&guard);
 }
 
-bool fikit_extents_any(void) {
-  return atomic_load_explicit(&any, memory_order_relaxed);
-}
-
-static bool is_among(const struct fikit_touch *touches, unsigned found, uint32_t number, uint32_t page) {
+static bool is_among(const struct fikit_touch *touches, unsigned found, const struct fikit_touch *touch) {
   for (unsigned i = 0; i < found; i++)
-    if (touches[i].number == number && touches[i].page == page)
+    if (touches[i].number == touch->number && touches[i].page == touch->page && touches[i].length == touch->length)
       return true;
   return false;
 }
 
+/* Under the lock. */
+static const struct extent *extent_at(uint64_t address) {
+  const unsigned at = up_to(address);
+  return at > 0 && address - extents[at - 1].base < extents[at - 1].bytes ? &extents[at - 1] : NULL;
+}
+
+/* Under the lock. False: nothing of it is there. */
+static bool place_of(const struct fikit_device *device, const struct fikit_range *range, struct fikit_touch *touch) {
+  const struct extent *extent = extent_at(range->at);
+  if (!extent || extent->device != device)
+    return false;
+  const uint64_t offset = range->at - extent->base, left = extent->bytes - offset;
+  const uint64_t end = offset + (range->bytes < left ? range->bytes : left);
+  const uint64_t page = offset / FIKIT_TOUCH_PAGE_BYTES;
+  const uint64_t length = range->bytes ? (end + FIKIT_TOUCH_PAGE_BYTES - 1) / FIKIT_TOUCH_PAGE_BYTES - page : 0;
+  *touch = (struct fikit_touch){extent->number, (uint32_t)page, numbers[extent->number].pages,
+                                length <= FIKIT_TOUCH_LENGTH ? (uint32_t)length : 0};
+  return true;
+}
+
 unsigned fikit_extents_of(const struct fikit_device *device, const uint64_t *words, unsigned word_count, struct fikit_touch *touches,
-                          unsigned most) {
-  unsigned found = 0;
+                          unsigned found, unsigned most) {
   if (!fikit_lock(&guard))
-    return 0;
-  for (unsigned i = 0; i < word_count && found < most; i++) {
-    const unsigned at = up_to(words[i]);
-    const struct extent *extent = at > 0 ? &extents[at - 1] : NULL;
-    if (!extent || extent->device != device || words[i] - extent->base >= extent->bytes)
-      continue;
-    const uint32_t page = (uint32_t)((words[i] - extent->base) / FIKIT_TOUCH_PAGE_BYTES);
-    if (!is_among(touches, found, extent->number, page))
-      touches[found++] = (struct fikit_touch){extent->number, page, numbers[extent->number].pages};
-  }
+    return found;
+  for (unsigned i = 0; i < word_count && found < most; i++)
+    if (place_of(device, &(struct fikit_range){words[i], 0}, &touches[found]) && !is_among(touches, found, &touches[found]))
+      found++;
   fikit_unlock(&guard);
   return found;
+}
+
+uint64_t fikit_extent_base(const struct fikit_device *device, uint32_t number) {
+  uint64_t base = 0;
+  if (number >= FIKIT_TOUCH_ALLOCATIONS || !fikit_lock(&guard))
+    return 0;
+  if (numbers[number].used && numbers[number].device == device)
+    base = numbers[number].base;
+  fikit_unlock(&guard);
+  return base;
+}
+
+unsigned fikit_extents_of_ranges(const struct fikit_device *device, const struct fikit_range *ranges, unsigned range_count,
+                                 struct fikit_touch *touches, unsigned found, unsigned most) {
+  if (!fikit_lock(&guard))
+    return found;
+  for (unsigned i = 0; i < range_count && found < most; i++)
+    if (place_of(device, &ranges[i], &touches[found]) && !is_among(touches, found, &touches[found]))
+      found++;
+  fikit_unlock(&guard);
+  return found;
+}
+
+bool fikit_extent_begins(uint64_t address) {
+  if (!fikit_lock(&guard))
+    return false;
+  const unsigned at = up_to(address);
+  const bool begins = at > 0 && extents[at - 1].base == address;
+  fikit_unlock(&guard);
+  return begins;
+}
+
+unsigned fikit_extents_known(uint64_t *words, unsigned word_count) {
+  unsigned known = 0;
+  if (!fikit_lock(&guard))
+    return 0;
+  for (unsigned i = 0; i < word_count; i++)
+    if (extent_at(words[i]))
+      words[known++] = words[i];
+  fikit_unlock(&guard);
+  return known;
 }
 
 void fikit_extents_context_gone(CUcontext context) {
@@ -125,5 +191,5 @@ void fikit_extents_context_gone(CUcontext context) {
 void fikit_extents_forget_all(void) {
   count = 0;
   memset(numbers, 0, sizeof numbers);
-  atomic_store_explicit(&any, false, memory_order_relaxed);
+  atomic_store_explicit(&fikit_extents_there, false, memory_order_relaxed);
 }

@@ -4,13 +4,7 @@
 #define FIKIT_SHIM_EXTENTS_H
 
 #include "base/device.h"
-
-/* What a word of memory points to. */
-struct fikit_touch {
-  uint32_t number; /* of the allocation */
-  uint32_t page;   /* of FIKIT_TOUCH_PAGE_BYTES, from the allocation's begin */
-  uint32_t pages;  /* of the whole allocation */
-};
+#include "memory/places.h"
 
 /* The driver gave `bytes` at `base`. The number is the lowest that no other memory has, of those that memory of this size had before,
  * else a new one: a program that allocates in the same order has the same numbers in every run, and in every iteration. */
@@ -19,13 +13,27 @@ void fikit_extent_add(struct fikit_device *device, CUcontext context, uint64_t b
 /* Before the driver frees it. */
 void fikit_extent_remove(uint64_t base);
 
-/* What is at the addresses of these words, on this GPU, each place once: how many, `most` at most. Words that are no address in
- * the table say nothing. */
+/* Behind the `found` places that are there already: what is at the addresses of these words, or in these ranges, on this GPU, each place once.
+ * Returns how many places there are then, `most` at most. What is no address in the table says nothing. */
 unsigned fikit_extents_of(const struct fikit_device *device, const uint64_t *words, unsigned count, struct fikit_touch *touches,
-                          unsigned most);
+                          unsigned found, unsigned most);
+unsigned fikit_extents_of_ranges(const struct fikit_device *device, const struct fikit_range *ranges, unsigned count,
+                                 struct fikit_touch *touches, unsigned found, unsigned most);
+
+/* Keep those of the words that are addresses in the table: how many. */
+unsigned fikit_extents_known(uint64_t *words, unsigned count);
+
+/* Does memory in the table begin at this address? */
+bool fikit_extent_begins(uint64_t address);
+
+/* Where the memory with this number begins; 0: there is none now. */
+uint64_t fikit_extent_base(const struct fikit_device *device, uint32_t number);
 
 /* Is there anything to be found? Needs no lock. */
-bool fikit_extents_any(void);
+extern _Atomic bool fikit_extents_there;
+static inline bool fikit_extents_any(void) {
+  return atomic_load_explicit(&fikit_extents_there, memory_order_relaxed);
+}
 
 void fikit_extents_context_gone(CUcontext context);
 

@@ -3,6 +3,7 @@
  * sum of both. One GPU only: others convert nothing (convert.c).
  */
 #include "memory/managed_pool.h"
+#include "memory/movable.h"
 #include "base/handle_map.h"
 #include "base/log.h"
 #include "base/symbols.h"
@@ -81,7 +82,10 @@ bool fikit_managed_pool_has(CUdeviceptr pointer) {
 }
 
 bool fikit_managed_pool_take(CUdeviceptr pointer) {
-  return atomic_load_explicit(&managed, memory_order_relaxed) && handle_map_take(&given, pointer);
+  const bool taken = atomic_load_explicit(&managed, memory_order_relaxed) && handle_map_take(&given, pointer);
+  if (taken)
+    fikit_movable_gone(pointer);
+  return taken;
 }
 
 void fikit_managed_pool_forget_all(void) {

@@ -12,7 +12,7 @@
 CUmemoryPool fikit_managed_pool_for(CUmemoryPool pool);
 
 /* What came from it, until it is freed: remembered (false: memory of ours is short), found by its first byte, forgotten before the driver frees it
- * (true: it was remembered). */
+ * (true: it was remembered): then it is moved no more, also where the driver refuses. Waits for the piece of it that is being moved. */
 bool fikit_managed_pool_gave(CUdeviceptr pointer);
 bool fikit_managed_pool_has(CUdeviceptr pointer);
 bool fikit_managed_pool_take(CUdeviceptr pointer);

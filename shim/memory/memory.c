@@ -3,16 +3,14 @@
  * anybody, except for the few instructions in which two requests that do not fit together see each other.
  */
 #include "memory/memory.h"
+#include "memory/late_free.h"
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/monitor.h"
+#include "base/nap.h"
 #include "base/log.h"
 
-#include <errno.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 /* A process that was stopped in the middle of a request counts as having got it, after so long: one that only lost its core
  * goes on sooner. */
@@ -82,9 +80,10 @@ static void refuse(struct fikit_device *device, uint64_t bytes, struct seen seen
     return;
   if (host)
     fikit_log("out of GPU memory: this job's limit is %.0f MiB on the GPU (--fikit-mem) and %.0f MiB beside it (--fikit-mem-host), "
-              "its processes hold %.1f MiB, %.1f MiB of which cannot leave the GPU, and %.1f MiB more were asked for.",
+              "its processes hold %.1f MiB, %.1f MiB of which cannot leave the GPU, and %.1f MiB more were asked for; ask for a higher "
+              "--fikit-mem%s.",
               (double)device->memory->limit_bytes / mib, (double)host / mib, (double)seen.held / mib, (double)seen.plain / mib,
-              (double)bytes / mib);
+              (double)bytes / mib, seen.plain + bytes > device->memory->limit_bytes ? "" : " or --fikit-mem-host");
   else
     fikit_log("out of GPU memory: this job's limit is %.0f MiB (--fikit-mem), its processes hold %.1f MiB, and %.1f MiB "
               "more were asked for; ask for a higher --fikit-mem.",
@@ -129,23 +128,19 @@ static bool without_fikitd(struct fikit_device *device) {
 }
 
 static void look_again(int64_t since_ns) {
-  const struct timespec a_little = {.tv_nsec = SOON_NS / 4};
-  int saved = errno;
   if (since_ns < SOON_NS)
     sched_yield();
   else
-    syscall(SYS_nanosleep, &a_little, NULL); /* nothing that a thread may be cancelled in */
-  errno = saved;
+    fikit_nap(SOON_NS / 4);
 }
 
-/* Under `reserving`. */
-static bool reserve(struct fikit_device *device, uint64_t bytes, uint64_t limit, enum kind kind) {
+/* Under `reserving`. False: it does not fit beside what was `seen`. */
+static bool reserve(struct fikit_device *device, uint64_t bytes, uint64_t limit, enum kind kind, struct seen *seen) {
   int64_t began_ns = 0;
-  struct seen seen;
   bool yield, too_much_before = false;
   for (;;) {
     atomic_store(&device->share->wanted_bytes, bytes);
-    enum verdict verdict = judge(device, bytes, limit, kind, &seen, &yield);
+    enum verdict verdict = judge(device, bytes, limit, kind, seen, &yield);
     /* Looked at twice: what one process freed and another one took meanwhile may have been counted twice. */
     if (verdict == FITS || (verdict == TOO_MUCH && too_much_before)) {
       if (verdict == TOO_MUCH && without_fikitd(device))
@@ -153,8 +148,6 @@ static bool reserve(struct fikit_device *device, uint64_t bytes, uint64_t limit,
       if (verdict == FITS)
         hold(device, bytes, kind);
       atomic_store(&device->share->wanted_bytes, 0);
-      if (verdict == TOO_MUCH)
-        refuse(device, bytes, seen);
       return verdict == FITS;
     }
     too_much_before = verdict == TOO_MUCH;
@@ -167,11 +160,15 @@ static bool reserve(struct fikit_device *device, uint64_t bytes, uint64_t limit,
       began_ns = now_ns;
     if (now_ns - began_ns >= PATIENCE_NS) {
       atomic_store(&device->share->wanted_bytes, 0);
-      refuse(device, bytes, seen);
       return false;
     }
     look_again(now_ns - began_ns);
   }
+}
+
+/* It is the sum that is full, of which memory that is freed late is a part. */
+static bool fits_without_late_frees(uint64_t bytes, uint64_t limit, const struct seen *seen) {
+  return bytes <= limit && seen->held > limit - bytes;
 }
 
 static bool reserve_unless_full(struct fikit_device *device, uint64_t bytes, enum kind kind) {
@@ -182,12 +179,19 @@ static bool reserve_unless_full(struct fikit_device *device, uint64_t bytes, enu
     hold(device, bytes, kind);
     return true;
   }
-  if (!fikit_lock_around(&device->reserving)) { /* a signal handler that interrupted a request */
-    hold(device, bytes, kind);
-    return true;
-  }
-  bool fits = reserve(device, bytes, limit, kind);
-  fikit_unlock_around(&device->reserving);
+  struct seen seen;
+  int64_t since_ns = 0;
+  bool fits;
+  do {
+    if (!fikit_lock_around(&device->reserving)) { /* a signal handler that interrupted a request */
+      hold(device, bytes, kind);
+      return true;
+    }
+    fits = reserve(device, bytes, limit, kind, &seen);
+    fikit_unlock_around(&device->reserving);
+  } while (!fits && fits_without_late_frees(bytes, limit, &seen) && fikit_late_frees_wait(&since_ns));
+  if (!fits)
+    refuse(device, bytes, seen);
   return fits;
 }
 

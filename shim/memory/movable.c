@@ -1,25 +1,36 @@
 #include "memory/movable.h"
+#include "base/clock.h"
 #include "base/lock.h"
+#include "base/nap.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-/* What the driver moves at a time. */
-enum { CHUNK_BYTES = 2 << 20, FIRST_ROOM = 64 };
+enum { FIRST_ROOM = 64, CHUNKS_OF_WORD = 64, LOST = 64 };
+enum { LEASE_NS = 1000000000, LONG_NAP_NS = 200000 };
+#define LATELY_NS INT64_C(5000000000)
 
-/* The beginning of an allocation is on the GPU, the rest is not. */
+/* An allocation, in chunks from its begin: those on the GPU have their bit. */
 struct range {
   CUdeviceptr at;
   uint64_t bytes, resident;
+  uint64_t *there;
   CUcontext context;
   struct fikit_device *device;
+  const struct fikit_order *order; /* of memory in stream order; NULL: any stream may use it since it came */
+  struct fikit_mark *mark;         /* of its allocation; NULL: there is none, or the stream has passed it */
+  uint64_t carried;                /* the last move of it that is the plan's; 0: none */
 };
 
-FIKIT_LOCK(moving);
+static _Atomic bool moving; /* a lock */
 /* In the order in which they came, all under `moving`. */
 static struct range *ranges;
-static size_t count, room;
-static uint64_t all_bytes, all_resident;
+static size_t count, room;               /* ranges, and for how many there is memory */
+static uint64_t all_bytes, all_resident; /* of all ranges together */
+static uint64_t most_bytes;              /* that all_bytes lately was */
+static int64_t most_at_ns;               /* when it last was */
 
+/* fikitd reads how much there is and how much of it is on the GPU. */
 static void say(const struct fikit_device *device) {
   struct fikit_page *page = device->page;
   if (page->version < FIKIT_SINCE_MOVES)
@@ -28,9 +39,41 @@ static void say(const struct fikit_device *device) {
   atomic_store_explicit(&page->moves.resident_bytes, all_resident, memory_order_relaxed);
 }
 
-static void set_resident(struct range *range, uint64_t resident) {
-  all_resident += resident - range->resident;
-  range->resident = resident;
+/* After more has come. */
+static void say_most(const struct fikit_device *device) {
+  struct fikit_page *page = device->page;
+  const int64_t now_ns = fikit_now_ns();
+  if (page->version < FIKIT_SINCE_MOVES || (all_bytes < most_bytes && now_ns - most_at_ns < LATELY_NS))
+    return;
+  most_bytes = all_bytes;
+  most_at_ns = now_ns;
+  atomic_store_explicit(&page->most_movable_bytes, most_bytes, memory_order_relaxed);
+  atomic_store_explicit(&page->most_movable_ns, most_at_ns, memory_order_relaxed);
+}
+
+static uint64_t least(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
+static uint64_t chunks_of(uint64_t bytes) {
+  return bytes / FIKIT_CHUNK_BYTES + (bytes % FIKIT_CHUNK_BYTES != 0);
+}
+
+/* Of `chunks` chunks from this one on, 0 if `chunks` is: the allocation's last chunk may be shorter. */
+static uint64_t bytes_of(const struct range *range, uint64_t chunk, uint64_t chunks) {
+  return least(range->bytes, (chunk + chunks) * FIKIT_CHUNK_BYTES) - least(range->bytes, chunk * FIKIT_CHUNK_BYTES);
+}
+
+static bool is_there(const struct range *range, uint64_t chunk) {
+  return range->there[chunk / CHUNKS_OF_WORD] >> chunk % CHUNKS_OF_WORD & 1;
+}
+
+/* How many bytes of these chunks are not where a move in (`in`) or out would bring them. */
+static uint64_t elsewhere(const struct range *range, uint64_t chunk, uint64_t chunks, bool in) {
+  uint64_t bytes = 0;
+  for (uint64_t i = chunk; i < chunk + chunks; i++)
+    bytes += is_there(range, i) != in ? bytes_of(range, i, 1) : 0;
+  return bytes;
 }
 
 static bool make_room(void) {
@@ -45,93 +88,252 @@ static bool make_room(void) {
   return true;
 }
 
-bool fikit_movable_came(struct fikit_device *device, CUcontext context, CUdeviceptr at, uint64_t bytes) {
-  if (!fikit_lock_around(&moving))
-    return false;
-  const bool kept = make_room();
-  if (kept) {
-    ranges[count++] = (struct range){.at = at, .bytes = bytes, .resident = bytes, .context = context, .device = device};
-    all_bytes += bytes;
-    all_resident += bytes;
-    say(device);
-  }
-  fikit_unlock_around(&moving);
-  return kept;
-}
-
 static void drop(size_t i) {
   struct fikit_device *device = ranges[i].device;
   all_bytes -= ranges[i].bytes;
   all_resident -= ranges[i].resident;
+  free(ranges[i].there);
+  if (ranges[i].mark)
+    ranges[i].order->dropped(ranges[i].mark);
   count--;
   for (; i < count; i++) /* they keep their order: what came first comes first */
     ranges[i] = ranges[i + 1];
   say(device);
 }
 
-void fikit_movable_gone(CUdeviceptr at) {
-  if (!fikit_lock_around(&moving))
+/* ---- the lock. A driver may block in a move, which is made under it, and the program's other threads go on meanwhile: after a lease, and from then on at once, until
+ * the thread in the driver has let go. */
+
+static _Atomic bool overdue;
+static _Atomic unsigned waiting;
+/* What went meanwhile: whoever has the lock next forgets it. Where there is no room for it all is forgotten, and moved no more. */
+static _Atomic CUdeviceptr lost[LOST];
+static _Atomic bool any_lost, all_lost;
+
+static void lose(CUdeviceptr at) {
+  bool kept = false;
+  for (size_t i = 0; i < LOST && !kept; i++) {
+    CUdeviceptr nothing = 0;
+    kept = atomic_compare_exchange_strong(&lost[i], &nothing, at);
+  }
+  if (!kept)
+    atomic_store(&all_lost, true);
+  atomic_store(&any_lost, true);
+}
+
+static void drop_at(CUdeviceptr at) {
+  for (size_t i = count; i-- > 0;)
+    if (ranges[i].at == at)
+      drop(i);
+}
+
+static void forget_lost(void) {
+  if (!atomic_load_explicit(&any_lost, memory_order_relaxed) || !atomic_exchange(&any_lost, false))
     return;
+  for (size_t i = 0; i < LOST; i++) {
+    const CUdeviceptr at = atomic_exchange(&lost[i], 0);
+    if (at)
+      drop_at(at);
+  }
+  if (atomic_exchange(&all_lost, false))
+    while (count > 0)
+      drop(count - 1);
+}
+
+bool fikit_movable_lock(void) {
+  if (fikit_locked())
+    return false;
+  atomic_fetch_add_explicit(&waiting, 1, memory_order_relaxed);
+  const bool taken = fikit_lock_around_for(&moving, atomic_load_explicit(&overdue, memory_order_relaxed) ? 0 : LEASE_NS);
+  atomic_fetch_sub_explicit(&waiting, 1, memory_order_relaxed);
+  if (taken)
+    forget_lost();
+  else
+    atomic_store_explicit(&overdue, true, memory_order_relaxed);
+  return taken;
+}
+
+bool fikit_movable_lock_for_good(void) {
+  if (!fikit_lock_around_for(&moving, INT64_MAX))
+    return false;
+  forget_lost();
+  return true;
+}
+
+void fikit_movable_unlock(void) {
+  atomic_store_explicit(&overdue, false, memory_order_relaxed);
+  fikit_unlock_around_for(&moving);
+}
+
+void fikit_movable_let_others(void) {
+  if (atomic_load_explicit(&waiting, memory_order_relaxed) > 0)
+    fikit_nap(LONG_NAP_NS);
+}
+
+/* ---- what comes and goes */
+
+/* False: there is no memory to remember it in. */
+static bool came(const struct range *range) {
+  if (!fikit_movable_lock())
+    return false;
+  const size_t words = (size_t)(chunks_of(range->bytes) + CHUNKS_OF_WORD - 1) / CHUNKS_OF_WORD;
+  uint64_t *there = make_room() ? malloc(words * sizeof *there) : NULL;
+  const bool kept = there != NULL;
+  if (kept) {
+    memset(there, 0xff, words * sizeof *there);
+    ranges[count] = *range;
+    ranges[count].there = there;
+    ranges[count++].resident = range->bytes;
+    all_bytes += range->bytes;
+    all_resident += range->bytes;
+    say(range->device);
+    say_most(range->device);
+  }
+  fikit_movable_unlock();
+  return kept;
+}
+
+bool fikit_movable_came(struct fikit_device *device, CUcontext context, CUdeviceptr at, uint64_t bytes) {
+  return came(&(struct range){.at = at, .bytes = bytes, .context = context, .device = device});
+}
+
+bool fikit_movable_came_in_order(struct fikit_device *device, CUdeviceptr at, uint64_t bytes, struct fikit_mark *mark,
+                                 const struct fikit_order *order) {
+  return came(&(struct range){.at = at, .bytes = bytes, .device = device, .order = order, .mark = mark});
+}
+
+/* Its stream has come to the allocation. */
+static bool is_allocated(struct range *range) {
+  if (range->mark && range->order->passed(range->mark))
+    range->mark = NULL;
+  return !range->mark;
+}
+
+uint64_t fikit_movable_take(CUdeviceptr at) {
   for (size_t i = count; i-- > 0;)
     if (ranges[i].at == at) {
+      const uint64_t carried = ranges[i].carried;
       drop(i);
-      break;
+      return carried;
     }
-  fikit_unlock_around(&moving);
+  return 0;
+}
+
+void fikit_movable_gone(CUdeviceptr at) {
+  if (!fikit_movable_lock()) {
+    lose(at);
+    return;
+  }
+  fikit_movable_take(at);
+  fikit_movable_unlock();
 }
 
 void fikit_movable_context_gone(CUcontext context) {
-  if (!fikit_lock_around(&moving))
+  if (!fikit_movable_lock_for_good())
     return;
   for (size_t i = count; i-- > 0;)
     if (ranges[i].context == context)
       drop(i);
-  fikit_unlock_around(&moving);
+  fikit_movable_unlock();
 }
 
-bool fikit_movable_lock(void) {
-  return fikit_lock_around(&moving);
+/* The last chunks on the GPU that lie together: at least `wanted` (> 0) bytes in whole chunks, if there are so many. */
+static struct fikit_piece last_out(const struct range *range, uint64_t wanted) {
+  uint64_t end = chunks_of(range->bytes);
+  while (end > 0 && !is_there(range, end - 1))
+    end--;
+  uint64_t begin = end;
+  while (begin > 0 && is_there(range, begin - 1) && end - begin < FIKIT_PLAN_CHUNKS && bytes_of(range, begin, end - begin) < wanted)
+    begin--;
+  return (struct fikit_piece){.at = range->at + begin * FIKIT_CHUNK_BYTES, .bytes = bytes_of(range, begin, end - begin), .in = false};
 }
 
-void fikit_movable_unlock(void) {
-  fikit_unlock_around(&moving);
+/* The first chunks off the GPU that lie together: at most `wanted` bytes in whole chunks, perhaps none. A chunk too many would have to leave again. */
+static struct fikit_piece first_in(const struct range *range, uint64_t wanted) {
+  const uint64_t chunks = chunks_of(range->bytes);
+  uint64_t begin = 0;
+  while (begin < chunks && is_there(range, begin))
+    begin++;
+  uint64_t end = begin;
+  while (end < chunks && !is_there(range, end) && end - begin < FIKIT_PLAN_CHUNKS && bytes_of(range, begin, end + 1 - begin) <= wanted)
+    end++;
+  return (struct fikit_piece){.at = range->at + begin * FIKIT_CHUNK_BYTES, .bytes = bytes_of(range, begin, end - begin), .in = true};
 }
 
-static uint64_t least(uint64_t a, uint64_t b) {
-  return a < b ? a : b;
-}
-
-static uint64_t to_chunks(uint64_t bytes) {
-  return bytes > UINT64_MAX - CHUNK_BYTES ? bytes : (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES;
-}
-
-/* Of the newest allocation the end leaves first; what came first comes back first. */
+/* The newest allocation leaves first, from its end; the oldest comes back first, from its begin. */
 struct fikit_piece fikit_movable_next(uint64_t goal_bytes) {
   const uint64_t goal = least(goal_bytes, all_bytes);
-  for (size_t i = count; all_resident > goal && i-- > 0;) {
-    const struct range *range = &ranges[i];
-    const uint64_t bytes = least(least(to_chunks(all_resident - goal), FIKIT_PIECE_BYTES), range->resident);
-    if (bytes)
-      return (struct fikit_piece){.at = range->at + (range->resident - bytes), .bytes = bytes, .in = false};
-  }
-  for (size_t i = 0; all_resident < goal && i < count; i++) {
-    const struct range *range = &ranges[i];
-    const uint64_t bytes = least(least(to_chunks(goal - all_resident), FIKIT_PIECE_BYTES), range->bytes - range->resident);
-    if (bytes)
-      return (struct fikit_piece){.at = range->at + range->resident, .bytes = bytes, .in = true};
-  }
-  return (struct fikit_piece){0};
+  for (size_t i = count; all_resident > goal && i-- > 0;)
+    if (ranges[i].resident > 0 && is_allocated(&ranges[i]))
+      return last_out(&ranges[i], all_resident - goal);
+  struct fikit_piece piece = {0};
+  for (size_t i = 0; all_resident < goal && !piece.bytes && i < count; i++)
+    if (ranges[i].resident < ranges[i].bytes && is_allocated(&ranges[i]))
+      piece = first_in(&ranges[i], goal - all_resident);
+  return piece;
 }
 
-void fikit_movable_moved(struct fikit_device *device, const struct fikit_piece *piece) {
-  for (size_t i = 0; i < count; i++) {
-    struct range *range = &ranges[i];
-    if (piece->at < range->at || piece->at - range->at >= range->bytes)
-      continue;
-    set_resident(range, piece->at - range->at + (piece->in ? piece->bytes : 0));
-    say(device);
-    return;
+uint64_t fikit_movable_left(uint64_t goal_bytes) {
+  const uint64_t goal = least(goal_bytes, all_bytes);
+  return all_resident > goal ? all_resident - goal : goal - all_resident;
+}
+
+static struct range *range_at(CUdeviceptr address) {
+  for (size_t i = 0; i < count; i++)
+    if (address >= ranges[i].at && address - ranges[i].at < ranges[i].bytes)
+      return &ranges[i];
+  return NULL;
+}
+
+struct fikit_piece fikit_movable_part(CUdeviceptr at, uint64_t chunk, uint64_t chunks, bool in, uint64_t *changes) {
+  const struct range *range = range_at(at);
+  if (!range || range->at != at || chunk >= chunks_of(range->bytes) || chunks > chunks_of(range->bytes) - chunk)
+    return (struct fikit_piece){0};
+  *changes = elsewhere(range, chunk, chunks, in);
+  return (struct fikit_piece){
+    .at = at + chunk * FIKIT_CHUNK_BYTES, .bytes = bytes_of(range, chunk, chunks), .in = in, .in_order = range->order != NULL};
+}
+
+CUstream fikit_movable_freed_at_once(CUdeviceptr at) {
+  if (!fikit_movable_lock())
+    return NULL;
+  const struct range *range = range_at(at);
+  const struct fikit_order *order = range && range->at == at && range->carried ? range->order : NULL;
+  fikit_movable_unlock();
+  return order ? order->freed_at_once(at) : NULL;
+}
+
+struct fikit_mark *fikit_movable_mark(CUdeviceptr at) {
+  const struct range *range = range_at(at);
+  return range ? range->mark : NULL;
+}
+
+bool fikit_movable_mark_passed(CUdeviceptr at) {
+  struct range *range = range_at(at);
+  return !range || is_allocated(range);
+}
+
+void fikit_movable_carried(CUdeviceptr at, uint64_t move) {
+  struct range *range = range_at(at);
+  if (range)
+    range->carried = move;
+}
+
+uint64_t fikit_movable_moved(struct fikit_device *device, const struct fikit_piece *piece) {
+  struct range *range = range_at(piece->at);
+  if (!range)
+    return 0;
+  const uint64_t chunk = (piece->at - range->at) / FIKIT_CHUNK_BYTES, chunks = chunks_of(piece->bytes);
+  const uint64_t changed = elsewhere(range, chunk, chunks, piece->in);
+  for (uint64_t i = chunk; i < chunk + chunks; i++) {
+    const uint64_t bit = UINT64_C(1) << i % CHUNKS_OF_WORD;
+    uint64_t *word = &range->there[i / CHUNKS_OF_WORD];
+    *word = piece->in ? *word | bit : *word & ~bit;
   }
+  range->resident += piece->in ? changed : -changed;
+  all_resident += piece->in ? changed : -changed;
+  say(device);
+  return changed;
 }
 
 int64_t fikit_movable_settle(struct fikit_device *device, uint64_t goal_bytes) {
@@ -145,5 +347,13 @@ int64_t fikit_movable_settle(struct fikit_device *device, uint64_t goal_bytes) {
 void fikit_movable_forget_all(void) {
   ranges = NULL; /* a thread may have been in the middle of it */
   count = room = 0;
-  all_bytes = all_resident = 0;
+  all_bytes = all_resident = most_bytes = 0;
+  most_at_ns = 0;
+  for (size_t i = 0; i < LOST; i++)
+    atomic_store(&lost[i], 0);
+  atomic_store(&any_lost, false);
+  atomic_store(&all_lost, false);
+  atomic_store(&overdue, false);
+  atomic_store(&waiting, 0);
+  atomic_store(&moving, false);
 }

@@ -18,7 +18,7 @@ bool fikit_stream_captures(CUstream stream) {
   return REAL(cuStreamIsCapturing)(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* In a signal handler, and beyond ORIGINS, it is only counted: from then on the shim does nothing that a capture could mind. */
+/* In a signal handler, and beyond ORIGINS, the capture is only counted; from then on the shim makes no call that could break a capture. */
 static void began(CUstream stream) {
   CUcontext context = fikit_stream_of(stream)->context;
   atomic_fetch_add_explicit(&fikit_captures, 1, memory_order_relaxed);
@@ -30,6 +30,20 @@ static void began(CUstream stream) {
       origins[i].context = context;
       break;
     }
+  fikit_unlock(&changing);
+}
+
+/* Whoever begins one has counted it before he comes to the lock. */
+bool fikit_capture_hold(void) {
+  if (!fikit_lock(&changing))
+    return false;
+  if (!fikit_capture_anywhere())
+    return true;
+  fikit_unlock(&changing);
+  return false;
+}
+
+void fikit_capture_let_go(void) {
   fikit_unlock(&changing);
 }
 
@@ -114,7 +128,7 @@ CUresult cuStreamBeginCaptureToGraph_ptsz(FIKIT_CAPTURE_TO_GRAPH_ARGS) {
         REAL(cuStreamBeginCaptureToGraph_ptsz)(stream, graph, dependencies, data, count, mode));
 }
 
-/* Into the same nodes once more, in the same order: one of ours among them would be its end (CUDA 13.3). */
+/* Captures into the same nodes again, in the same order (CUDA 13.3): a node of the shim's among them would make it fail. */
 CUresult cuStreamBeginRecaptureToGraph(CUstream stream, int mode, CUgraph graph, void *callback, void *data) {
   BEGIN(fikit_legacy(stream), REAL(cuStreamBeginRecaptureToGraph)(stream, mode, graph, callback, data));
 }
@@ -158,18 +172,58 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph) {
   return result;
 }
 
-static CUresult destroyed(CUstream stream, CUresult result) {
-  if (result == CUDA_SUCCESS) {
-    fikit_capture_forget(stream);
-    fikit_stream_destroyed(stream);
+/* Under `changing`: the place of a capture that began on this stream; ORIGINS: there is none. */
+static int origin_of(CUstream stream) {
+  int i = 0;
+  while (i < ORIGINS && origins[i].stream != stream)
+    i++;
+  return i;
+}
+
+/* Its capture has no stream any more, and counts until the driver has ended it. NULL: there was none. */
+static CUstream take(CUstream stream, CUcontext *context) {
+  CUstream taken = NULL;
+  if (!stream || !fikit_lock(&changing))
+    return NULL;
+  const int i = origin_of(stream);
+  if (i < ORIGINS) {
+    taken = stream;
+    *context = origins[i].context;
+    origins[i].stream = NULL;
+    origins[i].context = NULL;
   }
+  fikit_unlock(&changing);
+  return taken;
+}
+
+static void give_back(CUstream stream, CUcontext context) {
+  if (!fikit_lock(&changing))
+    return;
+  const int i = origin_of(NULL);
+  if (i < ORIGINS) {
+    origins[i].stream = stream;
+    origins[i].context = context;
+  }
+  fikit_unlock(&changing);
+}
+
+/* What is known of the stream is forgotten first: once the driver has destroyed it, another thread may be given the same handle. */
+static CUresult destroy(CUstream stream, CUresult (*call)(CUstream stream)) {
+  CUcontext context = NULL;
+  const CUstream captured = take(stream, &context);
+  fikit_stream_destroyed(stream);
+  const CUresult result = call(stream);
+  if (captured && result == CUDA_SUCCESS)
+    atomic_fetch_sub_explicit(&fikit_captures, 1, memory_order_relaxed);
+  else if (captured)
+    give_back(captured, context);
   return result;
 }
 
 CUresult cuStreamDestroy(CUstream stream) {
-  return destroyed(stream, REAL(cuStreamDestroy)(stream));
+  return destroy(stream, REAL(cuStreamDestroy));
 }
 
 CUresult cuStreamDestroy_v2(CUstream stream) {
-  return destroyed(stream, REAL(cuStreamDestroy_v2)(stream));
+  return destroy(stream, REAL(cuStreamDestroy_v2));
 }

@@ -1,4 +1,4 @@
-/* Which streams capture. While any does, the shim records, queries and synchronises nothing. */
+/* Which streams capture. While one does, the shim neither records nor queries events, and synchronises nothing. */
 #ifndef FIKIT_SHIM_CAPTURE_H
 #define FIKIT_SHIM_CAPTURE_H
 
@@ -17,13 +17,17 @@ static inline bool fikit_capture_anywhere(void) {
  * events, hence the question to the driver; it is asked only while some capture is going on. */
 bool fikit_stream_captures(CUstream stream);
 
-/* The stream was destroyed, or its context with all of its streams; captures ended with them. */
+/* A capture on the stream ended, or its context with all of its streams; captures ended with them. */
 void fikit_capture_forget(CUstream stream);
 void fikit_capture_context_gone(CUcontext context);
 
-/* Around what the shim asks the driver for itself. Another thread may begin a capture in global mode at any moment, and would
- * find it broken by a call that is "potentially unsafe", as a query of an event is; by one in relaxed mode it is not (CUDA
- * manual, cuThreadExchangeStreamCaptureMode). Restore takes what relax gave. */
+/* No capture begins between the two, and none was going on: for a call that would break one in any mode. False: one is. */
+bool fikit_capture_hold(void);
+void fikit_capture_let_go(void);
+
+/* Around the shim's own calls of the driver. Another thread may begin a capture in global mode at any moment, and a "potentially unsafe" call, such
+ * as a query of an event, would break it; a call in relaxed mode does not (CUDA manual, cuThreadExchangeStreamCaptureMode). Restore takes
+ * the value that relax returned. */
 int fikit_capture_relax(void);
 void fikit_capture_restore(int mode);
 

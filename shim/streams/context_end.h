@@ -1,5 +1,5 @@
-/* Contexts that end. Their events end with them, and to ask about one while its context is being destroyed, or later, is
- * undefined behaviour (CUDA manual, cuCtxDestroy), in whatever thread; so meanwhile the shim asks about none. */
+/* Contexts that end. Their events end with them. To query an event while its context is being destroyed, or later, is undefined behaviour in any
+ * thread (CUDA manual, cuCtxDestroy). So meanwhile the shim queries none. */
 #ifndef FIKIT_SHIM_CONTEXT_END_H
 #define FIKIT_SHIM_CONTEXT_END_H
 
@@ -8,7 +8,7 @@
 
 extern _Atomic int fikit_contexts_ending; /* calls under way that may destroy a context */
 
-/* To be asked under the lock of the events that one wants to ask about (fikit_markers_pass, fikit_measure_pass). */
+/* To be called under the lock of the events that are to be queried (fikit_markers_pass, fikit_measure_pass). */
 static inline bool fikit_context_ends(void) {
   return atomic_load_explicit(&fikit_contexts_ending, memory_order_seq_cst) > 0;
 }

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* Handles that no stream has: a destroyed stream whose work is not known complete, and the one entry per context that
- * stands for all streams beyond the table. Only a synchronisation of the whole context drains these two. */
+/* Handles that no stream has. ORPHAN: a destroyed stream whose work is not known complete. REST: the entry of a context for all streams that found
+ * no room in the table. Only a synchronisation of the whole context drains these two. */
 enum { FREE = 0, ORPHAN = 3, REST = 4, OWN_ENTRIES = FIKIT_STREAMS - FIKIT_MAX_DEVICES };
 
 static struct fikit_stream streams[FIKIT_STREAMS];
@@ -35,7 +35,7 @@ static struct fikit_stream *add(uintptr_t handle, uintptr_t scope, CUcontext con
     struct fikit_stream *stream = &streams[i];
     if (atomic_load_explicit(&stream->handle, memory_order_relaxed) != FREE)
       continue;
-    /* Others may be looking at the entry as that of the stream that had it before. */
+    /* Other threads may still read the entry as that of its previous stream. */
     atomic_store_explicit(&stream->scope, scope, memory_order_relaxed);
     atomic_store_explicit(&stream->context, context, memory_order_relaxed);
     atomic_store_explicit(&stream->parent, parent, memory_order_relaxed);
@@ -50,7 +50,7 @@ static struct fikit_stream *add(uintptr_t handle, uintptr_t scope, CUcontext con
   return NULL;
 }
 
-/* The driver says a green context's primary one of any stream but the thread's own. */
+/* Of any stream but the per-thread one the driver names a green context's primary context. */
 static CUcontext parent_of(uintptr_t handle, CUcontext context) {
   const CUstream stream = handle == (uintptr_t)CU_STREAM_PER_THREAD ? CU_STREAM_LEGACY : (CUstream)handle;
   CUcontext regular = NULL;
@@ -97,7 +97,7 @@ static struct fikit_device *device_of_stream(CUstream stream, CUcontext *current
 }
 
 struct fikit_stream *fikit_stream_find(CUstream stream) {
-  unsigned epoch = atomic_load_explicit(&fikit_stream_epoch, memory_order_acquire); /* what it was raised for is seen below */
+  unsigned epoch = atomic_load_explicit(&fikit_stream_epoch, memory_order_acquire); /* acquire: what it was raised for is seen below */
   CUcontext context;
   struct fikit_device *device = fikit_device_current(&context);
   uintptr_t scope = 0;
@@ -145,8 +145,9 @@ void fikit_stream_context_gone(CUcontext context) {
   new_epoch();
 }
 
+/* Default streams are never destroyed. */
 void fikit_stream_destroyed(CUstream stream) {
-  if (!fikit_lock(&changing))
+  if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD || !fikit_lock(&changing))
     return;
   for (unsigned i = 0; i < atomic_load_explicit(&used, memory_order_relaxed); i++) {
     struct fikit_stream *entry = &streams[i];
@@ -176,10 +177,32 @@ static bool drained_but(const struct fikit_device *device, const struct fikit_st
   return true;
 }
 
-/* As in claim(); one entry that stands for many streams has no order of its own. */
+bool fikit_stream_is_one(const struct fikit_stream *stream) {
+  return atomic_load_explicit(&stream->handle, memory_order_relaxed) != REST;
+}
+
+static uint64_t this_thread(void) {
+  static _Atomic uint64_t threads;
+  static __thread uint64_t number;
+  if (number == 0)
+    number = atomic_fetch_add_explicit(&threads, 1, memory_order_relaxed) + 1;
+  return number;
+}
+
+struct fikit_stream_id fikit_stream_id(const struct fikit_stream *entry) {
+  const bool of_thread = atomic_load_explicit(&entry->handle, memory_order_relaxed) == (uintptr_t)CU_STREAM_PER_THREAD;
+  return (struct fikit_stream_id){entry, atomic_load_explicit(&fikit_stream_epoch, memory_order_acquire), of_thread ? this_thread() : 0};
+}
+
+bool fikit_stream_is(const struct fikit_stream_id *id, const struct fikit_stream *entry) {
+  const struct fikit_stream_id other = fikit_stream_id(entry);
+  return id->entry == entry && id->epoch == other.epoch && id->thread == other.thread && fikit_stream_is_one(entry);
+}
+
+/* As in claim(); an entry for many streams has no order. */
 uint64_t fikit_stream_covers(const struct fikit_stream *stream) {
   uint64_t seq = atomic_load_explicit(&stream->device->page->launch_seq, memory_order_acquire);
-  if (atomic_load_explicit(&stream->handle, memory_order_relaxed) == REST || !drained_but(stream->device, stream))
+  if (!fikit_stream_is_one(stream) || !drained_but(stream->device, stream))
     return 0;
   return seq;
 }
@@ -199,8 +222,8 @@ static int64_t waits_since(const struct fikit_device *device, int64_t began_ns) 
   return fikit_waits_since(&waited.wait, seq, began_ns, began_ns ? 0 : fikit_now_ns());
 }
 
-/* Report DRAINED if all streams of the device are. launch_seq is read first: each launch that it counts was already
- * counted in its stream's `issued`, so one that we do not know complete keeps its stream undrained. */
+/* Report DRAINED if all streams of the device are drained. launch_seq is read first: every launch in it was counted in its stream's `issued` before,
+ * so that a launch not known to be complete keeps its stream undrained. */
 static void claim(struct fikit_device *device, int64_t began_ns) {
   struct fikit_page *page = device->page;
   uint64_t seq = atomic_load_explicit(&page->launch_seq, memory_order_acquire);
@@ -211,10 +234,12 @@ static void claim(struct fikit_device *device, int64_t began_ns) {
     return; /* another thread reports at this moment */
   atomic_store_explicit(&device->marked, seq, memory_order_relaxed);
   int64_t now_ns = fikit_now_ns();
+  int64_t last_ns = atomic_load_explicit(&page->last_drained_ns, memory_order_relaxed);
   atomic_store_explicit(&page->last_drained_ns, now_ns, memory_order_relaxed);
   fikit_page_put(page, FIKIT_ENTRY_DRAINED, fikit_waited_ns(began_ns, now_ns), seq, now_ns);
-  if (atomic_load_explicit(&page->gate, memory_order_relaxed) == FIKIT_GATE_CLOSED)
-    fikit_doorbell(device); /* somebody may be waiting for us to be done */
+  bool awaited = atomic_load_explicit(&page->gate, memory_order_relaxed) == FIKIT_GATE_CLOSED; /* by another job, perhaps */
+  if (awaited || fikit_drain_rings(last_ns, now_ns))
+    fikit_doorbell(device);
 }
 
 void fikit_stream_drained(struct fikit_stream *stream, uint64_t issued, int64_t began_ns) {

@@ -1,4 +1,4 @@
-/* Streams: whose GPU a launch is for, and which work is known complete. */
+/* Streams: to which GPU a launch goes, and which work is known to be complete. */
 #ifndef FIKIT_SHIM_STREAM_H
 #define FIKIT_SHIM_STREAM_H
 
@@ -6,7 +6,7 @@
 
 struct fikit_stream {
   _Alignas(64) _Atomic uintptr_t handle; /* 0: free. CU_STREAM_LEGACY and _PER_THREAD as themselves; stream.c: others */
-  _Atomic uintptr_t scope;               /* what tells default streams apart: context, and thread; 0 for real streams */
+  _Atomic uintptr_t scope;               /* tells default streams apart, by context and thread; 0 for real streams */
   _Atomic(CUcontext) context;            /* that it was first used in */
   _Atomic(CUcontext) parent;             /* of a green context: the primary one, which is synchronised with it; else the same */
   _Atomic(struct fikit_device *) device; /* NULL: not managed */
@@ -50,20 +50,34 @@ static inline struct fikit_stream *fikit_stream_of(CUstream stream) {
 /* The calling thread's context changed: its default streams mean something else now. */
 void fikit_stream_thread_changed(void);
 
-/* A device is managed from now on: what is remembered of streams without one is wrong. */
+/* A device is managed from now on: forget the streams that were remembered as unmanaged. */
 void fikit_stream_forget_unmanaged(void);
 
-/* A stream or context went away, in whatever thread. */
+/* A stream is about to go away, if the driver does not refuse that; a context went away; in whatever thread. */
 void fikit_stream_destroyed(CUstream stream);
 void fikit_stream_context_gone(CUcontext context);
 
-/* Every launch counted in `issued` of this stream is complete. May report ENTRY_DRAINED. began_ns: since when the host has
- * waited for it; 0: it only asked. */
+/* Every launch counted in `issued` of this stream is complete. May report ENTRY_DRAINED. began_ns: when the host began to wait for that; 0: it only
+ * queried. */
 void fikit_stream_drained(struct fikit_stream *stream, uint64_t issued, int64_t began_ns);
 
-/* A point put behind the stream's work now: every launch up to the returned launch_seq is complete when it is reached.
- * 0: nothing can be said, because work of other streams may be under way. */
+/* The launch_seq up to which every launch will be complete when the device comes to a point put into the stream now. 0: not known, because other
+ * streams may have work. */
 uint64_t fikit_stream_covers(const struct fikit_stream *stream);
+
+/* False: the entry stands for many streams, each with an order of its own. */
+bool fikit_stream_is_one(const struct fikit_stream *stream);
+
+/* Which stream that was, to be asked later: its entry may stand for another one by then, and each thread has a per-thread default stream of its own. */
+struct fikit_stream_id {
+  const struct fikit_stream *entry; /* NULL: of none */
+  unsigned epoch;                   /* when that stream was that */
+  uint64_t thread;                  /* whose, of a per-thread default stream; else 0 */
+};
+struct fikit_stream_id fikit_stream_id(const struct fikit_stream *entry);
+
+/* Is it the stream of `entry`, as the calling thread means it? Work of one goes on in order. False also where nobody knows. */
+bool fikit_stream_is(const struct fikit_stream_id *id, const struct fikit_stream *entry);
 
 /* Before and after a synchronisation of the whole context. */
 enum { FIKIT_STREAMS = 256 };
@@ -77,7 +91,7 @@ struct fikit_drain {
 void fikit_drain_begin(struct fikit_drain *drain, const struct fikit_stream *of_context);
 void fikit_drain_end(const struct fikit_drain *drain);
 
-/* The calling thread goes back to the program: what the shim has done since the wait ended was not the host's time. */
+/* The calling thread returns to the program: the shim's own work since the wait ended is not part of the host's time. */
 void fikit_wait_over(void);
 
 /* In the child of a fork. */

@@ -1,19 +1,36 @@
-/* What a launch's way to the device takes: on an idle stream the event before a kernel is reached while the kernel is still on its
- * way, so that the two events around it time that, too. */
+/* Measures how long a launch's way to the device takes. On an idle stream the event before a kernel is reached while the kernel is still on its way,
+ * so that two events around a kernel measure its way too. */
 #ifndef FIKIT_SHIM_CALIBRATE_H
 #define FIKIT_SHIM_CALIBRATE_H
+
+#include "base/cuda_abi.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct fikit_way {
   int64_t launch_ns; /* between an event and the kernel behind it, on an idle stream, where the host launches at once */
-  int64_t call_ns;   /* the host's own time for that */
+  int64_t call_ns;   /* the host's time for the call */
 };
 
-/* Tries it out with nine of the smallest memsets, in a stream of its own of the current context, with a few bytes of the GPU's
- * and of page-locked memory for that time. It begins no round after 4 ms and holds its stream for at most as long at a time.
- * False: the driver refuses it (waits for a word of memory, among others), or the rounds disagree, for others use the device. */
-bool fikit_calibrate(struct fikit_way *way);
+/* What the rounds use, in one context. It begins as {0}, and is kept until the context ends: to free memory is to wait for all work of the
+ * context, which may be a kernel that runs until the host says so. */
+struct fikit_bench {
+  CUcontext context; /* NULL: nothing was made */
+  CUstream stream;
+  CUevent start, end;
+  void *word; /* that the stream waits for; page-locked */
+  CUdeviceptr word_address;
+  CUdeviceptr target; /* of the memsets */
+  uint32_t rounds;    /* that waited for the word, each for another number */
+  int64_t call_ns;    /* the host's, of one memset: least */
+  int64_t arrived_ns; /* from the first call of an idle round until the device had done it all: least */
+};
+
+/* Runs nine of the smallest memsets in a stream of its own in the current context. It begins no third round after 4 ms, holds its stream for at most
+ * 4 ms at a time, and waits at most 20 ms for the device, once: while the device has not done that round no other begins. False: the driver refuses a
+ * call (such as the wait for a word of memory), the device is busy, the bench is another context's, or the rounds disagree, because other
+ * processes use the device. */
+bool fikit_calibrate(struct fikit_bench *bench, struct fikit_way *way);
 
 #endif

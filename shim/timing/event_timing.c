@@ -1,8 +1,8 @@
 /*
- * An event before a kernel is reached when its stream is, not when the device begins the kernel: with several streams the
- * kernel may still wait there for another stream's, and its events time that wait too. What a kernel takes of the device is
- * then its span less what the spans that ended before it took: exactly what it ran for where the device runs one kernel at a
- * time, and all spans together are as long as the device was at work in any case.
+ * The event before a kernel is reached when its stream gets there, not when the device begins the kernel. With several streams the kernel may wait
+ * for another stream's kernel after that event, and the events measure that wait too. So a kernel's device time is its span (the time between its
+ * events) less the parts that other spans cover which ended before it. Where the device runs one kernel at a time, that is exactly its run time;
+ * in any case the sum over all spans is the time during which the device was busy.
  */
 #include "timing/event_timing.h"
 #include "base/symbols.h"
@@ -25,7 +25,7 @@ static int64_t elapsed_ns(CUevent from, CUevent to) {
   return ns == UNKNOWN ? -1 : not_negative(ns);
 }
 
-/* One stream: kernels run in the order of the launches, and the event before one is reached when it begins. */
+/* With one stream: kernels run in the order of the launches, and the event before a kernel is reached when it begins. */
 static void read_in_order(struct fikit_timed *const *launches, unsigned count, const struct fikit_timed *before) {
   for (unsigned i = 0; i < count; i++) {
     struct fikit_timed *timed = launches[i];
@@ -35,7 +35,7 @@ static void read_in_order(struct fikit_timed *const *launches, unsigned count, c
   }
 }
 
-/* What of spans[i] is left of those that ended before it; spans are in the order of their ends. */
+/* The part of spans[i] that no span covers which ended before it. The spans are in the order of their ends. */
 static int64_t own_ns(const struct fikit_span *spans, unsigned i) {
   int64_t start_ns = spans[i].start_ns, until_ns = spans[i].end_ns, left_ns = until_ns - start_ns;
   while (i-- > 0 && spans[i].end_ns > start_ns && until_ns > start_ns) {
@@ -57,13 +57,13 @@ static bool comparable(struct fikit_timed *const *launches, unsigned count, cons
   return !origin->failed;
 }
 
-/* False: the driver does not say its times. */
+/* False: the driver returns no times. */
 static bool span_of(struct fikit_timed *timed, const struct fikit_timed *origin, struct fikit_span *span) {
   *span = (struct fikit_span){between_ns(origin->start, timed->start), between_ns(origin->start, timed->end), timed};
   return span->start_ns != UNKNOWN && span->end_ns != UNKNOWN;
 }
 
-/* By its end: launches complete nearly in their order. */
+/* Sorted in by its end, from the back: launches complete nearly in their order. */
 static void sort_in(struct fikit_spans *known, const struct fikit_span *span) {
   unsigned i = known->count++;
   for (; i > 0 && known->spans[i - 1].end_ns > span->end_ns; i--)
@@ -71,7 +71,7 @@ static void sort_in(struct fikit_spans *known, const struct fikit_span *span) {
   known->spans[i] = *span;
 }
 
-/* Times count from the newest launch that has been read: its events are kept until there is a newer one. */
+/* Times count from the start of the newest launch that has been read, whose events are kept for that until there is a newer one. */
 static bool move_origin(struct fikit_spans *known, const struct fikit_timed *newest) {
   const struct fikit_timed *origin = known->origin;
   if (origin && origin->seq >= newest->seq)
@@ -107,7 +107,7 @@ static bool add_spans(struct fikit_timed *const *launches, unsigned count, struc
     struct fikit_timed *timed = launches[i];
     if (!span_of(timed, known->origin, &span))
       return false;
-    /* Idle from the last end of all that had completed. */
+    /* The device was idle from the last end of all completed launches on. */
     timed->gap_ns = -1;
     if (timed->neighbour && known->count > 0)
       timed->gap_ns = not_negative(span.start_ns - known->spans[known->count - 1].end_ns);

@@ -160,20 +160,21 @@ local function percent(share)
 end
 
 -- asked: priority (a number), priority_text (as the user named it, or nil: the site's default), max_slowdown,
--- max_delay_ns (or nil), job (who it is, for the sentence).
+-- max_delay_ns (or nil), job (who it is, for the sentence), named (what the user wrote for an option: fikit_request.lua).
 function access.refusal(limits, asked)
+  local named = asked.named
   local here_ = (" here (%s; `fikit limits` shows the rules)"):format(asked.job)
   if asked.priority < limits.highest_priority then
-    local what = asked.priority_text and "--fikit-priority=" .. asked.priority_text .. " is not for this job"
+    local what = asked.priority_text and named("priority") .. "=" .. asked.priority_text .. " is not for this job"
       or ("a job that names no priority gets %d, which is not for this job"):format(asked.priority)
-    return what .. here_ .. ": use --fikit-priority=" .. allowed(limits.highest_priority)
+    return what .. here_ .. ": use " .. named("priority") .. "=" .. allowed(limits.highest_priority)
   end
   if asked.max_slowdown and asked.max_slowdown < limits.min_allowed_slowdown then
-    return "so small a --fikit-max-slowdown is not for this job" .. here_ .. ": use "
+    return "so small a " .. named("max_slowdown") .. " is not for this job" .. here_ .. ": use "
       .. percent(limits.min_allowed_slowdown) .. " or more"
   end
   if asked.max_delay_ns and asked.max_delay_ns < limits.min_allowed_delay_ns then
-    return "so short a --fikit-max-delay is not for this job" .. here_ .. ": use "
+    return "so short a " .. named("max_delay") .. " is not for this job" .. here_ .. ": use "
       .. ("%gus or more"):format(limits.min_allowed_delay_ns / 1000)
   end
   return nil

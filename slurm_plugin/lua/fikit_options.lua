@@ -3,6 +3,7 @@
 --
 --   options.carried(job) -> name -> text; and a sentence where that cannot be said
 --   options.wished(job)  -> whether they come from FIKIT_* variables alone, which a user sets once for all jobs
+--   options.variables(job) -> of which of them that is so, name -> true; for the words of a sentence
 --   options.plain(job)   -> what a batch job's environment says where nothing travels with it, name -> text
 
 local here = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$") or "."
@@ -13,6 +14,7 @@ local options = {}
 local NAMES = { "priority", "measure", "mem", "mem_host", "profile", "max_slowdown", "max_delay" }
 local CARRIED = "_SLURM_SPANK_OPTION_fikit_fikit_" -- spank.c's name for an option of ours
 local WISHED = "FIKIT_ONLY_WISHED"
+local VARIABLES = "FIKIT_VARIABLES" -- where others were typed: the names of those that were not
 
 -- name -> text of spank_job_env, by the names under which a prolog sees them: slurmd writes SPANK_ before each that has none.
 -- And for the names of our options name -> what speaks against believing it: it is there twice, and the prolog has one of the
@@ -70,6 +72,20 @@ function options.wished(job)
     if name:find(CARRIED, 1, true) == 1 then return false end
   end
   return true
+end
+
+function options.variables(job)
+  local found, sent = {}, control_environment(job)
+  local carries = false
+  for _, name in ipairs(NAMES) do carries = carries or sent[CARRIED .. name] ~= nil end
+  for _, name in ipairs(NAMES) do
+    if carries then
+      found[name] = sent[WISHED] == "1" or (" " .. (sent[VARIABLES] or "") .. " "):find(" " .. name .. " ", 1, true) ~= nil or nil
+    else
+      found[name] = not values.given(variable(job, CARRIED .. name)) and values.given(variable(job, "FIKIT_" .. name:upper())) ~= nil or nil
+    end
+  end
+  return found
 end
 
 return options

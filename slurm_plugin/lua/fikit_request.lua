@@ -2,9 +2,11 @@
 --
 --   rule.rewrite(request, site) -> what the job asks for instead, or nil to leave it alone; and a sentence to refuse it
 --   rule.gpus_of(request)       -> what GPUs and shards it asks for
+--   rule.named(request, name)   -> what the user wrote for an option: --fikit-mem-host, or FIKIT_MEM_HOST
 --
 -- A request is what the fields of slurmctld or the options of a client say, under the same names:
 --   priority, mem, mem_host, profile, max_slowdown, max_delay   fikit's options (text or nil)
+--   variables                which of these options are FIKIT_* variables, name -> true, or nil
 --   measure, wished          booleans; wished: by FIKIT_* variables alone, which a user sets once for all jobs: where sharing
 --                            cannot be, the request stays
 --   asked_shards             of an srun whose step will ask for so many, or nil
@@ -14,8 +16,8 @@
 --   tasks_per_node, sockets  numbers for each node, or nil
 --   mem_per_gpu, cpus_per_gpu, tasks_per_gpu          numbers or nil: MiB, CPUs, tasks for each GPU
 --   gpu_freq                 text or nil
---   gpu_defaults             { cpus =, mem_mib = }: what its partitions give for each GPU; nil: nobody knows
---   memory_mib               host memory that it asks for on its node, MiB, or nil
+--   defaults                 what its partitions give where it says nothing (fikit_slurm_conf.lua); nil: nobody knows
+--   mem_for_node, mem_for_cpu, cpus                   host memory that it asks for, MiB, and CPUs: numbers or nil
 --   has_memory               whether it says how much memory it needs, in any other way than for each GPU
 --   has_cpus                 whether it says how many CPUs each task needs
 --   exclusive                whether it wants the whole node
@@ -26,8 +28,18 @@ local values = dofile(here .. "/fikit_values.lua")
 
 local rule = {}
 
-local GIB = 2 ^ 30
+local GIB, MIB = 2 ^ 30, 2 ^ 20
 local HIGHEST_LOWER = 2 -- as fikitd.config.oversubscribe has it: jobs of 0 and 1, high, have no memory on the host
+
+function rule.named(request, name)
+  if (request.variables or {})[name] then return "FIKIT_" .. name:upper() end
+  return "--fikit-" .. name:gsub("_", "-")
+end
+
+-- The same with its text.
+local function worded(request, name)
+  return rule.named(request, name) .. "=" .. request[name]
+end
 
 -- One request for GPUs, in any spelling of any Slurm version ("gpu:2", "gres:gpu:a100:1", "gres/gpu=1", "gpu").
 -- Returns kind ("gpu", "shard", other), type or nil, count.
@@ -122,23 +134,23 @@ end
 
 local function invalid_option(request)
   if request.priority and not values.highest(request.priority, values.priorities.normal) then
-    return "--fikit-priority=" .. request.priority .. " is not valid: use high, normal, low, 0 (highest) to 9, auto or auto:LOW-HIGH"
+    return worded(request, "priority") .. " is not valid: use high, normal, low, 0 (highest) to 9, auto or auto:LOW-HIGH"
   end
   if request.mem and not values.bytes(request.mem) then
-    return "--fikit-mem=" .. request.mem .. " is not valid: use a size such as 20G, 512M or 1T"
+    return worded(request, "mem") .. " is not valid: use a size such as 20G, 512M or 1T"
   end
   if request.mem_host and not values.bytes(request.mem_host) then
-    return "--fikit-mem-host=" .. request.mem_host .. " is not valid: use a size such as 20G, 512M or 1T"
+    return worded(request, "mem_host") .. " is not valid: use a size such as 20G, 512M or 1T"
   end
   if request.profile and not values.profile(request.profile) then
-    return "--fikit-profile=" .. request.profile .. " is not valid: use 1 to 64 letters, digits, dots, underscores or dashes, "
+    return worded(request, "profile") .. " is not valid: use 1 to 64 letters, digits, dots, underscores or dashes, "
       .. "without a dot in front"
   end
   if request.max_slowdown and not values.share(request.max_slowdown) then
-    return "--fikit-max-slowdown=" .. request.max_slowdown .. " is not valid: use a share of 0 to 100 % such as 5% or 0.05"
+    return worded(request, "max_slowdown") .. " is not valid: use a share of 0 to 100 % such as 5% or 0.05"
   end
   if request.max_delay and not values.time_ns(request.max_delay) then
-    return "--fikit-max-delay=" .. request.max_delay .. " is not valid: use a time such as 200us, 1.5ms or 2s"
+    return worded(request, "max_delay") .. " is not valid: use a time such as 200us, 1.5ms or 2s"
   end
   return nil
 end
@@ -150,35 +162,71 @@ local function nodes_of(request)
   return math.max(request.nodes or 1, filled)
 end
 
+-- CPUs and host memory (MiB) that a job with one GPU gets for it; nil where nothing says. Slurm's own come after these.
+local function of_one_gpu(request)
+  local defaults = request.defaults or {}
+  return request.cpus_per_gpu or not request.has_cpus and defaults.cpus or nil,
+    not request.has_memory and (request.mem_per_gpu or defaults.mem_mib) or nil
+end
+
+-- Host memory that a job has on its node, MiB, and whether it asks for that itself; nil where nothing bounds it, as with --mem=0.
+local function memory_of(request)
+  local cpus, mib = of_one_gpu(request)
+  cpus = math.max(request.cpus or 0, cpus or 0)
+  mib = request.mem_for_node or request.mem_for_cpu and request.mem_for_cpu * cpus or mib
+  if mib then return mib > 0 and mib or nil, request.has_memory or request.mem_per_gpu ~= nil end
+  local defaults = request.defaults or {}
+  mib = math.max(defaults.for_node or 0, (defaults.for_cpu or 0) * cpus)
+  return mib > 0 and mib or nil, false
+end
+
+-- Why a job's own memory does not hold what it may have in host memory, as one sentence, or nil.
+local function memory_refusal(request, option, host)
+  local mib, asks = memory_of(request)
+  if not mib or mib * MIB >= host then return nil end
+  local needed = math.ceil(host / MIB)
+  return ("%s needs %d MiB of host memory, and the job %s: ask for at least --mem=%dM, and what the program itself needs")
+    :format(option, needed, asks and ("asks for %d"):format(mib) or ("gets %d where it does not ask"):format(mib), needed)
+end
+
+-- The same of a job that was let in: what it may have in host memory, and what it has of that now.
+function rule.memory_refusal(request)
+  local host = request.mem_host and values.bytes(request.mem_host)
+  return host and memory_refusal(request, "--fikit-mem-host=" .. request.mem_host, host) or nil
+end
+
 -- Why a job cannot have part of its GPU memory in host memory, as one sentence, or nil.
 local function host_refusal(request, site)
-  local option = "--fikit-mem-host=" .. request.mem_host
+  local option, mem = worded(request, "mem_host"), rule.named(request, "mem")
   local host = values.bytes(request.mem_host)
-  if site.oversubscribe ~= "lower" then
-    return option .. " is not allowed here: leave it out, and ask with --fikit-mem for all that the job needs"
+  if site.wrong_oversubscribe then
+    return ("%s cannot be had while this site's fikit.toml has a wrong %s in [oversubscribe]: leave it out, and tell your administrator")
+      :format(option, site.wrong_oversubscribe)
   end
-  if not request.mem then return option .. " needs --fikit-mem: say what of the job's memory stays on the GPU" end
-  if values.highest(request.priority or site.default_priority, values.priorities.normal) < HIGHEST_LOWER then
-    return option .. " is for jobs below high: ask for a lower --fikit-priority, or leave it out"
+  if site.oversubscribe ~= "lower" or site.max_factor == 1 then
+    return option .. " is not allowed here: leave it out, and ask with " .. mem .. " for all that the job needs"
+  end
+  if not request.mem then return option .. " needs " .. mem .. ": say what of the job's memory has a place on the GPU" end
+  local unnamed = request.measure and tostring(values.lowest) or site.default_priority
+  if values.highest(request.priority or unnamed, values.priorities.normal) < HIGHEST_LOWER then
+    return option .. " is for jobs below high: ask for a lower " .. rule.named(request, "priority") .. ", or leave it out"
   end
   if host > site.host_gib * GIB then
     return ("%s is more than the %d GiB of host memory that a job may have for it here: ask for less"):format(option, site.host_gib)
   end
-  if values.bytes(request.mem) + host > site.max_factor * values.bytes(request.mem) then
-    return ("%s and --fikit-mem=%s are %.3g times what stays on the GPU, and %g times are allowed here: ask for less, or for a larger --fikit-mem")
-      :format(option, request.mem, 1 + host / values.bytes(request.mem), site.max_factor)
+  local most = (site.max_factor - 1) * values.bytes(request.mem)
+  if host > most then
+    return ("%s is more than %s allows here, where a job has at most %d times its %s in all: ask for at most %s, or for a larger %s")
+      :format(option, worded(request, "mem"), site.max_factor, mem, values.written(most), mem)
   end
-  if request.memory_mib and request.memory_mib * 2 ^ 20 < host then
-    return ("%s needs %d MiB of host memory, and the job asks for %d: ask for at least --mem=%dM, and what the program itself needs")
-      :format(option, math.ceil(host / 2 ^ 20), request.memory_mib, math.ceil(host / 2 ^ 20))
-  end
-  return nil
+  return memory_refusal(request, option, host)
 end
 
 -- Why a sharing job cannot have what it asks for, as one sentence, or nil.
 local function refusal(request, found, site)
-  local option = request.priority and "--fikit-priority" or request.mem and "--fikit-mem"
-    or request.mem_host and "--fikit-mem-host" or request.profile and "--fikit-profile" or request.max_slowdown and "--fikit-max-slowdown" or "--fikit-max-delay"
+  local first = request.priority and "priority" or request.mem and "mem" or request.mem_host and "mem_host"
+    or request.profile and "profile" or request.max_slowdown and "max_slowdown" or "max_delay"
+  local option = rule.named(request, first)
   if found.gpus == 0 and not found.shards then
     return option .. " needs a GPU: add --gres=gpu:1"
   end
@@ -198,23 +246,21 @@ local function refusal(request, found, site)
   end
   if request.whole_nodes then
     return ("partition %s gives every job whole nodes, where no job shares a GPU: leave it or %s out"):format(
-      request.whole_nodes, request.wished and option:upper():gsub("^%-%-", ""):gsub("%-", "_") or option)
+      request.whole_nodes, option)
   end
   if request.mem and found.gib and shards_for(request, site) > found.gib then
-    return ("--fikit-mem=%s is more than the %d shards, of 1 GiB each, that the job asks for: ask for --gres=gpu:1, or for shard:%d")
-      :format(request.mem, found.gib, shards_for(request, site))
+    return ("%s is more than the %d shards, of 1 GiB each, that the job asks for: ask for --gres=gpu:1, or for shard:%d")
+      :format(worded(request, "mem"), found.gib, shards_for(request, site))
   end
   if shards_for(request, site) > site.gpu_memory_gib then
-    return ("--fikit-mem=%s is more than the %d GiB of a GPU here: ask for less"):format(request.mem, site.gpu_memory_gib)
+    return ("%s is more than the %d GiB of a GPU here: ask for less"):format(worded(request, "mem"), site.gpu_memory_gib)
   end
   return request.mem_host and host_refusal(request, site) or nil
 end
 
 -- What a job with one GPU gets of what was asked for, or is the site's default, for each GPU.
 local function for_one_gpu(request, changes)
-  local defaults = request.gpu_defaults or {}
-  changes.cpus = request.cpus_per_gpu or not request.has_cpus and defaults.cpus or nil
-  if not request.has_memory then changes.mem_mib = request.mem_per_gpu or defaults.mem_mib end
+  changes.cpus, changes.mem_mib = of_one_gpu(request)
   changes.tasks = request.tasks_per_gpu
 end
 
@@ -228,8 +274,9 @@ function rule.rewrite(request, site)
   local sentence = invalid_option(request)
   if sentence then return nil, sentence end
   if request.measure then
-    if found.gpus > 0 or request.wished then return nil end -- a measurement has its GPU for itself
-    return nil, "--fikit-measure measures a job alone on its GPU: ask for it with --gres=gpu:1"
+    if request.wished then return nil end
+    if found.gpus > 0 then return nil, request.mem_host and host_refusal(request, site) or nil end -- it has its GPU for itself
+    return nil, rule.named(request, "measure") .. " measures a job alone on its GPU: ask for it with --gres=gpu:1"
   end
   sentence = refusal(request, found, site)
   -- Shards stay shards: the client has asked for them (cli_filter knows no partitions), and the job would wait for ever.

@@ -18,6 +18,10 @@ local MISSING = 2 -- ENOENT
 local GROUPS_KEPT_S = 60
 local MOST_USERS = 4096
 
+local function whole(least, most)
+  return function(value) return type(value) == "number" and value % 1 == 0 and value >= least and value <= most end
+end
+
 -- What is read of fikit.toml besides [access]: section, default, and the key where it is called otherwise there
 -- (docs/design/contracts.md).
 local SETTINGS = {
@@ -28,6 +32,14 @@ local SETTINGS = {
   oversubscribe = { "oversubscribe", "no", "allow" },
   placement_run_dir = { "placement", "/run/fikit-place", "run_dir" },
   profile_dir = { "daemon", "/var/lib/fikit/profiles" },
+}
+
+-- What [oversubscribe] may say (fikitd.config.fikit_toml). Nobody has memory on the host by a section with a mistake.
+local OVERSUBSCRIBE = {
+  allow = function(value) return value == "no" or value == "lower" end,
+  epoch_s = whole(1, 3600),
+  host_gib = whole(1, 65536),
+  max_factor = whole(1, 16),
 }
 
 -- The text, or nil and why. A file that is not there is an empty one.
@@ -77,8 +89,21 @@ function site.default_priority(text)
   return nil
 end
 
+-- The first key of [oversubscribe] that has no value which it may have; nil where there is none.
+local function wrong_oversubscribe(section)
+  if section == nil then return nil end
+  if type(section) ~= "table" then return "value" end
+  local keys = {}
+  for key, value in pairs(section) do
+    local fits = OVERSUBSCRIBE[key]
+    if not fits or not fits(value) then keys[#keys + 1] = tostring(key) end
+  end
+  table.sort(keys)
+  return keys[1]
+end
+
 local function settings_of(document)
-  local found = {}
+  local found = { wrong_oversubscribe = wrong_oversubscribe(document.oversubscribe) }
   for key, where in pairs(SETTINGS) do
     local section, default = document[where[1]], where[2]
     local value = type(section) == "table" and section[where[3] or key]

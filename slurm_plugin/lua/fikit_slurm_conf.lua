@@ -1,8 +1,10 @@
--- What slurm.conf gives a job for each GPU that it names, if it says nothing itself: DefCpuPerGPU and DefMemPerGPU.
+-- What slurm.conf gives a job that says nothing itself: DefCpuPerGPU and DefMemPerGPU for each GPU that it names; DefMemPerNode and
+-- DefMemPerCPU.
 --
---   conf.gpu_defaults(partitions) -> { cpus =, mem_mib = } for a job of these partitions; each a number or nil
+--   conf.defaults(partitions) -> { cpus =, mem_mib =, for_node =, for_cpu = } for a job of these partitions; each a number or nil;
+--                                the last two are MiB, and nil where one of the partitions gives its jobs all of a node's
 --
--- Slurm gives them to jobs with gres/gpu only, and shows them to no Lua. slurmctld runs job_submit.lua under its locks, so
+-- Slurm gives the first two to jobs with gres/gpu only, and shows them to no Lua. slurmctld runs job_submit.lua under its locks, so
 -- asking it (scontrol) from here could wait for this very job: the file is read, as slurm.conf(5) says, again when it changes.
 
 local conf = {}
@@ -53,11 +55,24 @@ local function words_of(line)
   return words
 end
 
+local NAMES = { cpus = "defcpupergpu", mem_mib = "defmempergpu", for_node = "defmempernode", for_cpu = "defmempercpu" }
+
+-- Of DefMemPerNode and DefMemPerCPU the last that is said holds, as for Slurm.
 local function defaults_in(words, before)
-  return {
-    cpus = tonumber(words.defcpupergpu) or before.cpus,
-    mem_mib = tonumber(words.defmempergpu) or before.mem_mib,
-  }
+  local found = {}
+  for what, name in pairs(NAMES) do
+    local text = (words[name] or ""):upper()
+    found[what] = text == "UNLIMITED" and 0 or tonumber(text) or before[what]
+  end
+  if words.defmempernode then found.for_cpu = nil elseif words.defmempercpu then found.for_node = nil end
+  return found
+end
+
+local function says_any(words)
+  for _, name in pairs(NAMES) do
+    if words[name] then return true end
+  end
+  return false
 end
 
 -- What the file and those that it includes say, one line after the other. seen: their texts, by name.
@@ -75,7 +90,7 @@ local function collect(name, found, seen, depth)
       for partition in words.partitionname:gmatch("[^,]+") do
         found.partitions[partition] = defaults_in(words, found.partitions[partition] or found.of_partitions)
       end
-    elseif words.defcpupergpu or words.defmempergpu then
+    elseif says_any(words) then
       found.of_all = defaults_in(words, found.of_all)
     end
   end
@@ -90,20 +105,29 @@ local function changed(seen)
   return false
 end
 
+-- A partition's own DefMemPerNode or DefMemPerCPU takes the place of both of the cluster's.
+local function its_value(its, of_all, what)
+  local own = (what == "for_node" or what == "for_cpu") and (its.for_node or its.for_cpu)
+  return its[what] or not own and of_all[what] or nil
+end
+
 -- The largest of what the partitions give: which of them a job starts in is not known yet, and it must get no less.
-function conf.gpu_defaults(partitions)
+function conf.defaults(partitions)
   if not known or changed(known.seen) then
     known = { found = { of_all = {}, of_partitions = {}, partitions = {} }, seen = {} }
     collect(path, known.found, known.seen, 0)
   end
-  local most = {}
+  local most, bounded = {}, true
   for _, partition in ipairs(#partitions > 0 and partitions or { false }) do
     local its = known.found.partitions[partition] or {}
-    for _, what in ipairs({ "cpus", "mem_mib" }) do
-      local value = its[what] or known.found.of_all[what]
+    for what in pairs(NAMES) do
+      local value = its_value(its, known.found.of_all, what)
       if value then most[what] = math.max(most[what] or 0, value) end
     end
+    local for_node = its_value(its, known.found.of_all, "for_node")
+    bounded = bounded and (for_node or its_value(its, known.found.of_all, "for_cpu") or 0) > 0
   end
+  if not bounded then most.for_node, most.for_cpu = nil, nil end
   return most
 end
 

@@ -28,6 +28,7 @@ local fikit = { priorities = values.priorities, cli_filter = client.filter }
 
 local WHOLE_NODE = 0 -- Slurm's JOB_SHARED_NONE: --exclusive
 local WHOLE_NODES = 0 -- a partition's max_share: OverSubscribe=EXCLUSIVE
+local MEMORY = { "min_mem_per_node", "min_mem_per_cpu" }
 local GRES = { "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }
 
 -- What jobs of its name needed, as the client read it in the user's own directory: bytes, or nil.
@@ -37,13 +38,6 @@ local function usual_memory(job)
     if bytes then return tonumber(bytes) end
   end
   return nil
-end
-
--- How much memory the job asks for on its node, in MiB; nil where it does not say, or says 0, the whole node's.
-local function memory_of(job)
-  local mib, per_cpu, cpus = number(job.min_mem_per_node), number(job.min_mem_per_cpu), number(job.min_cpus)
-  mib = mib or per_cpu and cpus and per_cpu * cpus
-  return mib and mib > 0 and mib or nil
 end
 
 -- What the job asks for; and a sentence when that cannot be said. A job with which options travel goes by them alone, as its
@@ -62,6 +56,7 @@ local function request_of(job)
     max_slowdown = asked.max_slowdown,
     max_delay = asked.max_delay,
     measure = asked.measure ~= nil,
+    variables = options.variables(job),
     peak = usual_memory(job),
     asked_shards = (asked_for.converted(job) or {}).shards,
     per_node = given(job.tres_per_node),
@@ -76,7 +71,9 @@ local function request_of(job)
     cpus_per_gpu = rule.for_each_gpu(given(job.cpus_per_tres)),
     tasks_per_gpu = number16(job.ntasks_per_tres),
     gpu_freq = given(job.tres_freq),
-    memory_mib = memory_of(job),
+    mem_for_node = number(job.min_mem_per_node),
+    mem_for_cpu = number(job.min_mem_per_cpu),
+    cpus = number(job.min_cpus),
     has_memory = number(job.min_mem_per_node) ~= nil or number(job.min_mem_per_cpu) ~= nil,
     has_cpus = number16(job.cpus_per_task) ~= nil,
     exclusive = job.shared == WHOLE_NODE,
@@ -141,7 +138,7 @@ end
 -- writes it), user.
 local function forbidden(request, job, settings)
   if request.carries and request.measure and rule.gpus_of(request).shards then
-    return "--fikit-measure measures a job alone on its GPU, and not on shards of one: ask for it with --gres=gpu:1"
+    return rule.named(request, "measure") .. " measures a job alone on its GPU, and not on shards of one: ask for it with --gres=gpu:1"
   end
   local rules = files.rules(files.config_path())
   if rules.free then return nil end
@@ -153,6 +150,7 @@ local function forbidden(request, job, settings)
     local asked = {
       priority = priority_of(request, settings),
       priority_text = request.priority,
+      named = function(name) return rule.named(request, name) end,
       max_slowdown = request.max_slowdown and values.share(request.max_slowdown),
       max_delay_ns = request.max_delay and values.time_ns(request.max_delay),
       job = named(who),
@@ -203,7 +201,7 @@ local function submit(job_desc, part_list)
   local partition = given(job_desc.partition) or default_partition(part_list)
   local request, sentence = request_of(job_desc)
   request.whole_nodes = whole_nodes(partition, part_list)
-  request.gpu_defaults = slurm_conf.gpu_defaults(rule.split(partition))
+  request.defaults = slurm_conf.defaults(rule.split(partition))
   local settings = files.settings(files.config_path())
   local changes
   if not sentence then changes, sentence = rule.rewrite(request, settings) end
@@ -256,6 +254,24 @@ local function changed(job_desc, job_rec, key)
   return given(new) or given(job_desc["default_" .. key])
 end
 
+-- What a change leaves of the job's host memory.
+local function note_memory(request, job_desc, job_rec)
+  local from = job_rec
+  for _, key in ipairs(MEMORY) do
+    if number(job_desc[key]) then from = job_desc end
+  end
+  request.mem_for_node, request.mem_for_cpu = number(from.min_mem_per_node), number(from.min_mem_per_cpu)
+  request.has_memory = request.mem_for_node ~= nil or request.mem_for_cpu ~= nil
+  request.cpus = number(job_desc.min_cpus) or number(job_rec.min_cpus)
+end
+
+local function modify_memory(job_desc, job_rec)
+  local request, sentence = request_of({ spank_job_env = job_rec.spank_job_env })
+  note_memory(request, job_desc, job_rec)
+  sentence = not sentence and rule.memory_refusal(request)
+  return sentence and say(sentence) or slurm.SUCCESS
+end
+
 local function modify(job_desc, job_rec, part_list)
   local job = { spank_job_env = job_rec.spank_job_env, shared = job_desc.shared }
   for _, key in ipairs(GRES) do job[key] = given(job_desc[key]) or job_rec[key] end
@@ -274,10 +290,17 @@ local function modify(job_desc, job_rec, part_list)
   return slurm.SUCCESS
 end
 
--- A job that moves to another account, QOS or partition, or comes to have GPUs or shards, must be allowed there what it has.
--- What an operator changes for somebody is the operator's business.
+-- A job that moves to another account, QOS or partition, or comes to have GPUs or shards, must be allowed there what it has; and what it may have in
+-- host memory is to stay within its own. What an operator changes for somebody is the operator's business.
 function fikit.job_modify(job_desc, job_rec, part_list, modify_uid)
   if modify_uid ~= job_rec.user_id then return slurm.SUCCESS end
+  for _, key in ipairs({ "min_mem_per_node", "min_mem_per_cpu", "min_cpus" }) do
+    if number(job_desc[key]) then
+      local said = guarded({ job_desc, job_rec }, function() return modify_memory(job_desc, job_rec) end)
+      if said ~= slurm.SUCCESS then return said end
+      break
+    end
+  end
   local changes = job_desc.shared == WHOLE_NODE or by_tasks(job_desc)
   for _, keys in ipairs({ GRES, { "account", "qos", "partition" } }) do
     for _, key in ipairs(keys) do changes = changes or job_desc[key] ~= nil end

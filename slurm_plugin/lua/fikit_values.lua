@@ -41,6 +41,14 @@ function values.bytes(text)
   return bytes > 0 and bytes <= MOST_BYTES and bytes or nil
 end
 
+-- Bytes of such a size as somebody would type it: 20G, 65M; whole kibibytes always, as every size is that.
+function values.written(bytes)
+  for _, unit in ipairs({ "T", "G", "M" }) do
+    if bytes % UNITS[unit] == 0 then return ("%d%s"):format(bytes / UNITS[unit], unit) end
+  end
+  return ("%dK"):format(bytes / UNITS.K)
+end
+
 -- "1.5rest" -> 1, 500000, "rest"
 local function decimal(text)
   local whole, places, rest = text:match("^(%d+)%.(%d+)(.*)$")

@@ -4,42 +4,24 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "dispatcher/client.hpp"
+#include "input.hpp"
 
 namespace {
 
 using namespace fikit;
+using fuzz::check;
+using fuzz::Input;
 
 constexpr policy::ClientId kHonest = 1, kLiar = 2;
 constexpr std::int64_t kLeaseNs = 100'000'000;
 constexpr double kMaxCounter = 9007199254740992.0; // 2^53
-
-class Input {
- public:
-  Input(const std::uint8_t* data, std::size_t size) : data_(data), left_(size) {}
-  bool empty() const { return left_ == 0; }
-  template <class T>
-  T take() {
-    T value{};
-    const std::size_t bytes = std::min(sizeof value, left_);
-    std::memcpy(&value, data_, bytes);
-    data_ += bytes;
-    left_ -= bytes;
-    return value;
-  }
-
- private:
-  const std::uint8_t* data_;
-  std::size_t left_;
-};
 
 struct Page {
   explicit Page(std::uint32_t version) : memfd(dispatcher::make_page(false, kLeaseNs, 20'000, 64, version)) {
@@ -162,10 +144,6 @@ void describe(World& world, Input& input) {
   world.liar().describe(slot, kernel);
 }
 
-void check(bool condition) {
-  if (!condition) std::abort();
-}
-
 void check_counters(World& world) {
   const dispatcher::Stats stats = world.liar().stats(world.now_ns());
   for (const std::uint64_t counter : {stats.kernels, stats.wait_count, stats.wait_total_ns, stats.expired, stats.moves.movable_bytes,
@@ -174,7 +152,7 @@ void check_counters(World& world) {
   check(stats.moves.resident_bytes <= stats.moves.movable_bytes);
   check(stats.span_ns >= 0 && stats.span_ns <= world.now_ns());
   check(std::isfinite(stats.wait_p99_ns) && std::isfinite(stats.gap_error_p90_ns));
-  check(!stats.solo_ns || std::isfinite(*stats.solo_ns));
+  check(!stats.span_alone_ns || std::isfinite(*stats.span_alone_ns));
 }
 
 } // namespace

@@ -6,6 +6,7 @@
  * ones every time.
  */
 #include "attach/connect.h"
+#include "fikit_rules.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -35,11 +36,11 @@ static char path[108];
 static struct answer answer;
 static size_t packet_bytes;
 
-static int memory_file(size_t bytes, unsigned faults, bool spoilt, uint32_t magic, uint32_t version, unsigned version_at,
+static int memory_file(size_t bytes, size_t behind, unsigned faults, bool spoilt, uint32_t magic, uint32_t version, unsigned version_at,
                        unsigned bytes_at) {
   int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   uint32_t size = (uint32_t)bytes;
-  if (ftruncate(fd, (off_t)(faults & SHORT ? bytes / 2 : bytes)) != 0 || pwrite(fd, &magic, 4, 0) != 4 ||
+  if (ftruncate(fd, (off_t)(faults & SHORT ? bytes / 2 : bytes + behind)) != 0 || pwrite(fd, &magic, 4, 0) != 4 ||
       pwrite(fd, &version, 4, version_at) != 4 || pwrite(fd, &size, 4, bytes_at) != 4 ||
       (spoilt && pwrite(fd, "spoilt", 6, answer.spoil % 64) != 6))
     abort();
@@ -52,11 +53,11 @@ static void send_answer(int client) {
   int fds[4] = {
       answer.faults & NOT_MEMORY
           ? open("/dev/null", O_RDWR)
-          : memory_file(sizeof(struct fikit_page), answer.faults, answer.faults & SPOILT_PAGE, FIKIT_PAGE_MAGIC,
+          : memory_file(sizeof(struct fikit_page), sizeof(struct fikit_plan), answer.faults, answer.faults & SPOILT_PAGE, FIKIT_PAGE_MAGIC,
                         answer.faults & OLD ? FIKIT_PROTOCOL_OLDEST : FIKIT_PROTOCOL_VERSION,
                         offsetof(struct fikit_page, version), offsetof(struct fikit_page, page_bytes)),
       eventfd(0, EFD_NONBLOCK),
-      memory_file(sizeof(struct fikit_memory), answer.faults, answer.faults & SPOILT_MEMORY, FIKIT_MEMORY_MAGIC,
+      memory_file(sizeof(struct fikit_memory), 0, answer.faults, answer.faults & SPOILT_MEMORY, FIKIT_MEMORY_MAGIC,
                   FIKIT_MEMORY_VERSION, offsetof(struct fikit_memory, version), offsetof(struct fikit_memory, memory_bytes)),
       dup(0),
   };
@@ -158,7 +159,7 @@ int main(int argc, char **argv) {
   long runs = argc > 1 ? strtol(argv[1], NULL, 10) : 1000;
   struct fikit_welcome welcome = {.head = {FIKIT_MSG_WELCOME, sizeof welcome},
                                   .version = FIKIT_PROTOCOL_VERSION,
-                                  .page_bytes = sizeof(struct fikit_page),
+                                  .page_bytes = fikit_page_file_bytes(FIKIT_PROTOCOL_VERSION),
                                   .memory_bytes = sizeof(struct fikit_memory)};
   struct fikit_refused refused = {{FIKIT_MSG_REFUSED, sizeof refused}, ""};
   struct fikit_message_head join = {FIKIT_MSG_JOIN, sizeof join};

@@ -26,7 +26,7 @@ AFTER_EACH_FAULT = {
     "report_dir": "chmod 0777 /shared/fikit/reports",
     "access rules": "printf '[[access.rule]]\\ngroup = \"x\"\\n' >>/etc/fikit/fikit.toml; chmod go+w /etc/fikit/fikit.toml",
     "AccountingStorageEnforce": "printf '[[access.rule]]\\nqos = \"x\"\\n' >>/etc/fikit/fikit.toml",
-    "preload library": "echo >/usr/lib/fikit/native/libfikit_shim.so",
+    "shim": "echo >/usr/lib/fikit/native/libfikit_shim.so",
 }
 
 

@@ -17,9 +17,9 @@ LEASE = 100 * MS
 LONG_LEASE = 5000 * MS  # where the test asks what happens before it is over, on a machine that may be busy
 RING_ENTRIES = 4096
 SLOTS = 4096
-VERSION = 6
+VERSION = SINCE_PLANS = 7
 OPEN, CLOSED = 0, 1
-LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED, MARK, MARK_GRANT, COPY, TOUCHES, TOUCH = range(1, 13)
+LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED, MARK, MARK_GRANT, COPY, TOUCHES, TOUCH, FREED = range(1, 14)
 IN, OUT = 1, 2  # enum fikit_copy
 MARKS = 64
 
@@ -58,8 +58,28 @@ class Page(c.Structure):
         ("pad5", c.c_uint8 * 80),
         ("slot_launches", c.c_uint64 * SLOTS), ("ring", Entry * RING_ENTRIES),
         ("known_slots", c.c_uint32 * (SLOTS // 32)), ("gap_slots", c.c_uint32 * (SLOTS // 32)),
-        ("collective_names", c.c_char * 2048), ("moves", Moves), ("pad6", c.c_uint8 * 384),
+        ("collective_names", c.c_char * 2048), ("moves", Moves), ("most_movable_bytes", c.c_uint64),
+        ("most_movable_ns", c.c_int64), ("pad6", c.c_uint8 * 368),
         ("marks", c.c_uint32 * MARKS), ("pad7", c.c_uint8 * 3840),
+    ]  # fmt: skip
+
+
+class PlanMove(c.Structure):
+    """struct fikit_plan_move; compared too."""
+
+    _fields_ = [
+        ("after", c.c_uint32), ("before", c.c_uint32), ("chunk", c.c_uint32), ("allocation", c.c_uint16), ("chunks", c.c_uint8),
+        ("copy", c.c_uint8),
+    ]  # fmt: skip
+
+
+class Plan(c.Structure):
+    """struct fikit_plan, behind the page; compared too."""
+
+    _fields_ = [
+        ("number", c.c_uint32), ("launches", c.c_uint32), ("first_launch", c.c_uint64), ("until_ns", c.c_int64),
+        ("count", c.c_uint32), ("first_uses", c.c_uint32), ("taken", c.c_uint32), ("refused", c.c_uint32),
+        ("carried_out", c.c_uint64), ("skipped", c.c_uint64), ("bytes_per_s", c.c_uint64), ("moves", PlanMove * 8192),
     ]  # fmt: skip
 
 
@@ -90,8 +110,9 @@ class FakeClient:
         self.dispatcher, self.number = dispatcher, number
         self.memfd = memfd = make_page(measure, LEASE, 20_000, version=version)
         self.doorbell = os.eventfd(0)
-        self.memory = mmap.mmap(memfd, c.sizeof(Page))
+        self.memory = mmap.mmap(memfd, os.fstat(memfd).st_size)
         self.page = Page.from_buffer(self.memory)
+        self.plan = Plan.from_buffer(self.memory, c.sizeof(Page)) if version >= SINCE_PLANS else None
         dispatcher.add_client(number, memfd, self.doorbell, priority, measure, **more)
 
     def __del__(self) -> None:

@@ -28,7 +28,7 @@ from fikitd.workers.pool import Call, Chunks, Rights
 NOTHING: dict[str, Any] = {
     "kernels": 0, "gpu_time_ns": None, "untimed": 0, "beside": 0, "doubtful": 0, "unfinished": 0,
     "distinct": 0, "distinct_profiled": 0, "distinct_borrowed": 0, "span_ns": 0,
-    "under_way_ns": 0, "solo_ns": None, "wait_count": 0, "wait_total_ns": 0,
+    "under_way_ns": 0, "span_alone_ns": None, "wait_count": 0, "wait_total_ns": 0,
     "wait_p99_ns": 0, "gaps_offered": 0, "gaps_filled": 0, "others_kernels": 0, "predicted_gap_ns": 0,
     "actual_gap_ns": 0, "gap_error_p50_ns": 0, "gap_error_p90_ns": 0, "expired": 0,
     "drifted": 0, "held": [],
@@ -165,6 +165,14 @@ class FakeDispatcher:
     def moves(self, client_id: int) -> dict[str, int]:
         return dict(self.stats(client_id)["moves"])
 
+    def plan_state(self, client_id: int) -> dict[str, int]:
+        assert client_id in self.clients
+        return dict.fromkeys(("number", "taken", "refused", "carried_out", "skipped", "bytes_per_s"), 0)
+
+    def iteration(self, client_id: int) -> None:
+        """It is in none that is known."""
+        assert client_id in self.clients
+
     def journal(self, client_id: int) -> dict[str, Any]:
         assert client_id in self.clients
         return journal_of(self.core.journal)
@@ -244,7 +252,7 @@ def serving(config: Config, core: FakeCore, proc: Path, work: Call | None = work
 
     thread = threading.Thread(target=run)
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(60)
     if failure:
         thread.join()
         raise failure[0]
@@ -253,7 +261,7 @@ def serving(config: Config, core: FakeCore, proc: Path, work: Call | None = work
     finally:
         if (Path(config.daemon.run_dir) / protocol.CONTROL_NAME).exists():
             Control(config.daemon.run_dir).shutdown()
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
         if failure:
             raise failure[0]
@@ -295,7 +303,7 @@ class FakeClient:
     def __init__(self, run_dir: str | Path) -> None:
         self.made.append(self)
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(10)
+        self.socket.settimeout(30)
         self.socket.connect(str(Path(run_dir) / protocol.SOCKET_NAME))
 
     def send(self, packet: bytes) -> None:

@@ -102,7 +102,7 @@ def newest(uid: int | None = None, warn: Warn = warn_on_stderr) -> dict[str, Any
     """The report of the job that runs, or began last; `warn` as of records(). NoReport: there is none."""
     for record in records(LISTED, uid, warn=warn):
         return record
-    raise NoReport(f"there is no report in {looked()}; only jobs that ran with a fikit option have one")
+    raise NoReport(f"there is no report in {looked()}; only jobs that ran with a fikit option, or had shards, have one")
 
 
 def looked() -> str:

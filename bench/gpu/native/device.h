@@ -19,7 +19,11 @@
 
 typedef unsigned long long device_pointer;
 
+#ifndef MORE_DRIVER_FUNCTIONS /* a program's own */
+#define MORE_DRIVER_FUNCTIONS(F)
+#endif
 #define DRIVER_FUNCTIONS(F)                                                                                            \
+  MORE_DRIVER_FUNCTIONS(F)                                                                                             \
   F(cuInit, unsigned)                                                                                                  \
   F(cuDeviceGetName, char *, int, int)                                                                                 \
   F(cuDeviceGetAttribute, int *, int, int)                                                                             \
@@ -77,7 +81,18 @@ static const char kernels[] =
     "over:\n bar.sync 0;\n mov.u64 %end, %globaltimer;\n or.b32 %thread, %thread, %block;\n"
     " setp.ne.u32 %other, %thread, 0;\n @%other ret;\n"
     " st.global.u64 [%out], %begin;\n st.global.u64 [%out+8], %end;\n st.global.u32 [%out+16], %x;\n ret;\n}\n"
-    ".visible .entry fikit_null()\n{\n ret;\n}\n";
+    ".visible .entry fikit_null()\n{\n ret;\n}\n"
+    /* Adds 1 to a word in every `stride` bytes. */
+    ".visible .entry fikit_touch(.param .u64 at, .param .u64 words, .param .u64 stride)\n{\n"
+    " .reg .pred %over;\n .reg .b32 %x, %thread, %block, %threads, %blocks;\n"
+    " .reg .b64 %begin, %i, %step, %count, %bytes, %word;\n"
+    " ld.param.u64 %begin, [at];\n ld.param.u64 %count, [words];\n ld.param.u64 %bytes, [stride];\n"
+    " cvta.to.global.u64 %begin, %begin;\n mov.u32 %thread, %tid.x;\n mov.u32 %block, %ctaid.x;\n"
+    " mov.u32 %threads, %ntid.x;\n mov.u32 %blocks, %nctaid.x;\n cvt.u64.u32 %i, %thread;\n"
+    " mad.wide.u32 %i, %block, %threads, %i;\n mul.wide.u32 %step, %threads, %blocks;\n"
+    "next:\n setp.ge.u64 %over, %i, %count;\n @%over ret;\n mad.lo.u64 %word, %i, %bytes, %begin;\n"
+    " ld.global.u32 %x, [%word];\n add.u32 %x, %x, 1;\n st.global.u32 [%word], %x;\n add.u64 %i, %i, %step;\n"
+    " bra next;\n}\n";
 
 static inline void fail(const char *what, const char *why) {
   fprintf(stderr, "%s: couldn't %s: %s\n", program_invocation_short_name, what, why);
@@ -108,7 +123,7 @@ static inline void *needed(void *memory) {
 struct gpu {
   char name[256];
   int driver_version, multiprocessors, major, minor;
-  void *stream, *stamp, *null;
+  void *stream, *module, *stamp, *null;
   device_pointer stamps;
   int capacity;
   double rounds_per_ns;
@@ -172,6 +187,7 @@ static inline void load_kernels(void) {
     result = cuModuleLoadData(&module, text);
   }
   check(result, "have the kernels translated");
+  gpu.module = module;
   check(cuModuleGetFunction(&gpu.stamp, module, "fikit_stamp"), "find fikit_stamp");
   check(cuModuleGetFunction(&gpu.null, module, "fikit_null"), "find fikit_null");
 }

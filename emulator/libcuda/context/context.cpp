@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <set>
 
@@ -98,9 +99,13 @@ Stream* Context::make_stream(unsigned stream_flags, int priority) {
 
 void Context::destroy_stream(Stream* stream) {
   leave_capture(*stream);
+  std::list<std::unique_ptr<Stream>> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find_if(streams_.begin(), streams_.end(), [stream](const auto& entry) { return entry.get() == stream; });
+    if (found != streams_.end()) gone.splice(gone.begin(), streams_, found);
+  }
   session_->close_queue(stream->queue);
-  const std::lock_guard lock(mutex_);
-  streams_.remove_if([stream](const auto& entry) { return entry.get() == stream; });
 }
 
 Stream& Context::per_thread() {
@@ -120,9 +125,13 @@ std::vector<Stream*> Context::streams() {
 }
 
 void Context::synchronize() {
-  for (Stream* stream : streams()) {
-    if (stream->capture == nullptr) session_->wait(*stream->queue);
+  std::vector<uint64_t> ids;  // another thread may destroy any of them meanwhile
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& stream : streams_)
+      if (stream->capture == nullptr) ids.push_back(stream->id);
   }
+  for (const uint64_t stream : ids) session_->wait_for_stream(stream, health_);
 }
 
 void destroy_context(Context* context) {

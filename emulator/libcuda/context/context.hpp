@@ -51,7 +51,7 @@ struct Context : Object {
   Stream* create_stream(unsigned flags, int priority);
   // Waits for nothing: queued work is still done, then the slot is given back.
   void destroy_stream(Stream* stream);
-  std::vector<Stream*> streams();
+  std::vector<Stream*> streams();  // only where no other thread destroys any
   void synchronize();
   // For events of the whole context: a stream of its own, and what everything that comes waits for.
   Stream& crossing();

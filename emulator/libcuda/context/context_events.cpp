@@ -1,4 +1,5 @@
-// Events of a whole context: all that its streams have to do, and what all of them wait for, those to come too.
+// Events of a whole context: all that its streams have to do, and what all of them wait for, those to come too. Other
+// threads may destroy streams meanwhile, which are therefore told by their ids.
 #include "libcuda/graph/capture.hpp"
 #include "libcuda/stream/event.hpp"
 
@@ -13,8 +14,8 @@ Context& context_of(CUcontext handle) {
   return context;
 }
 
-void wait_for(Stream& stream, const Barrier& barrier) {
-  stream.context->session().enqueue(*stream.queue, Command{.wait_stream = barrier.slot, .wait_seq = barrier.seq});
+Command wait_for(const Barrier& barrier) {
+  return {.wait_stream = barrier.slot, .wait_seq = barrier.seq};
 }
 
 }  // namespace
@@ -27,14 +28,14 @@ Stream& Context::crossing() {
 
 void Context::hold_back(Stream& stream) {
   const std::lock_guard lock(crossing_mutex_);
-  if (barrier_) wait_for(stream, *barrier_);
+  if (barrier_) session_->enqueue(*stream.queue, wait_for(*barrier_));
 }
 
 void Context::hold_all_back(const Barrier& barrier) {
   const std::lock_guard lock(crossing_mutex_);
   barrier_ = barrier;
-  for (Stream* stream : streams()) {
-    if (stream != crossing_) wait_for(*stream, barrier);
+  for (const StreamEnd& stream : session_->ends(id)) {
+    if (stream.id != crossing_->id) session_->enqueue_in(stream.id, wait_for(barrier));
   }
 }
 
@@ -48,9 +49,9 @@ CU_EXPORT CUresult cuCtxRecordEvent(CUcontext handle, CUevent event_handle) {
     auto& event = from_handle<Event>(event_handle);
     require(event.health == context.health(), CUDA_ERROR_INVALID_HANDLE);
     Stream& crossing = context.crossing();
-    for (const Stream* stream : context.streams()) {
-      if (stream != &crossing && stream->queue->tail > 0)
-        wait_for(crossing, {stream->queue->slot, stream->queue->tail - 1});
+    for (const StreamEnd& stream : context.session().ends(context.id)) {
+      if (stream.id != crossing.id && stream.tail > 0)
+        context.session().enqueue(*crossing.queue, wait_for({stream.slot, stream.tail - 1}));
     }
     event.capture.reset();
     record_now(event, crossing);

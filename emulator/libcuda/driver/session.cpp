@@ -269,12 +269,17 @@ void Session::inject(Command& command) const {
 }
 
 uint64_t Session::enqueue(Queue& queue, Command command) {
+  return *enqueue_where([&queue] { return &queue; }, std::move(command));
+}
+
+std::optional<uint64_t> Session::enqueue_where(const std::function<Queue*()>& find, Command command) {
   inject(command);
   if (command.kind == OpKind::kernel && address_space().faults(command.memory)) command.error = CUDA_ERROR_ILLEGAL_ADDRESS;
   const std::vector<ChunkRange> ranges = managed_ranges(*this, command.memory);
   std::unique_lock lock(mutex_);
   std::optional<Waiting> waiting;
-  for (;;) {
+  while (Queue* found = find()) {
+    Queue& queue = *found;
     uint64_t seq = 0;
     int64_t bound = 0;
     bool pushed = false;
@@ -305,6 +310,7 @@ uint64_t Session::enqueue(Queue& queue, Command command) {
     if (!waiting) waiting.emplace(*this, queue.health);
     sleep(lock, bound);
   }
+  return std::nullopt;
 }
 
 bool Session::poll(const std::function<bool()>& reached) {

@@ -83,6 +83,13 @@ struct Queue {
   std::deque<Effect> effects;
 };
 
+// How far a stream has been filled.
+struct StreamEnd {
+  uint64_t id = 0;
+  int slot = kNone;
+  uint64_t tail = 0;
+};
+
 class Session {
  public:
   // Throws std::runtime_error (a sentence) when the device has no room for one more process, Failure when MPS takes no
@@ -103,6 +110,10 @@ class Session {
   // Returns the op's sequence number. Waits while the stream is full. Like all that waits, throws the Failure that
   // killed the context.
   uint64_t enqueue(Queue& queue, Command command);
+  // The same in the stream with this id, which may be destroyed meanwhile: then not at all.
+  void enqueue_in(uint64_t id, Command command);
+  // Of all streams of a context, those too that are destroyed and still have work.
+  std::vector<StreamEnd> ends(uint64_t context);
   void wait(const Queue& queue) {
     wait_until(
         queue.slot, queue.health, [&queue] { return queue.reaped == queue.tail; }, [&queue] { return queue.tail - 1; });
@@ -110,7 +121,9 @@ class Session {
   void wait(int slot, uint64_t seq, const Health& health, const std::function<bool()>& reached) {
     wait_until(slot, health, reached, [seq] { return seq; });
   }
-  // The same for one op, enqueued or given up.
+  // For all work of the stream with this id, which may be destroyed meanwhile.
+  void wait_for_stream(uint64_t id, const Health& health);
+  // For one op, enqueued or given up.
   void wait_done(int slot, uint64_t seq, const Health& health);
   // Plays the device up to now and applies what completed; then answers whether `reached` holds.
   bool poll(const std::function<bool()>& reached);
@@ -158,6 +171,9 @@ class Session {
     const void* whose_;
   };
 
+  Queue* queue_of(uint64_t id) const;
+  // `find`: the queue, looked up anew with mutex_ held each time that it was not; null: it is gone.
+  std::optional<uint64_t> enqueue_where(const std::function<Queue*()>& find, Command command);
   void play(DeviceModel& device);
   void drop_work(Queue& queue);
   void inject(Command& command) const;

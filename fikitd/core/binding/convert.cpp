@@ -165,6 +165,17 @@ nb::dict to_dict(const tracking::Spent& spent) {
   return dict;
 }
 
+nb::dict to_dict(const dispatcher::PlanState& state) {
+  nb::dict dict;
+  dict["number"] = state.number;
+  dict["taken"] = state.taken;
+  dict["refused"] = state.refused;
+  dict["carried_out"] = state.carried_out;
+  dict["skipped"] = state.skipped;
+  dict["bytes_per_s"] = state.bytes_per_s;
+  return dict;
+}
+
 nb::dict to_dict(const tracking::Moves& moves) {
   nb::dict dict;
   dict["goal"] = moves.goal;
@@ -177,6 +188,8 @@ nb::dict to_dict(const tracking::Moves& moves) {
   dict["moving_ns"] = moves.moving_ns;
   dict["turns"] = moves.turns;
   dict["failures"] = moves.failures;
+  dict["most_bytes"] = moves.most_bytes;
+  dict["most_at_ns"] = moves.most_at_ns;
   return dict;
 }
 

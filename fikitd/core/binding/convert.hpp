@@ -22,6 +22,7 @@ nanobind::dict to_dict(const predictor::AccessesLearnt& learnt);     // empty wh
 nanobind::dict merge_statistics(const nanobind::dict& one, const nanobind::dict& other);
 nanobind::dict to_dict(const tracking::Spent& spent);
 nanobind::dict to_dict(const tracking::Moves& moves);
+nanobind::dict to_dict(const dispatcher::PlanState& state);
 nanobind::dict counters(); // of Stats: name -> how those of a job's clients add up (counters.def)
 nanobind::dict to_dict(const dispatcher::Stats& stats);
 nanobind::dict to_dict(const dispatcher::Story& story);

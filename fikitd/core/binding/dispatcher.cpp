@@ -20,6 +20,7 @@
 #include "dispatcher/page.hpp"
 #include "dispatcher/spin.hpp"
 #include "forecaster/forecaster.hpp"
+#include "hex.hpp"
 #include "parts.hpp"
 #include "predictor/model.hpp"
 #include "tuning_fields.hpp"
@@ -240,6 +241,49 @@ void bind_dispatcher(nb::module_& m) {
              nb::dict found = to_dict(known.learnt);
              found["latest_ns"] = known.latest_ns;
              return found;
+           },
+           "client_id"_a)
+      .def("packed_accesses",
+           [](Dispatcher& self, policy::ClientId id, std::size_t limit) {
+             std::string packed;
+             {
+               const nb::gil_scoped_release release;
+               forecaster::Learnt learnt;
+               learnt.accesses = self.accesses(id).learnt;
+               packed = dispatcher::pack({}, learnt, dispatcher::Names::without, limit);
+             }
+             return nb::bytes(packed.data(), packed.size());
+           },
+           "client_id"_a, "limit"_a)
+      .def("iteration",
+           [](Dispatcher& self, policy::ClientId id) -> nb::object {
+             std::optional<dispatcher::InPass> found;
+             {
+               const nb::gil_scoped_release release;
+               found = self.iteration(id);
+             }
+             if (!found) return nb::none();
+             return nb::make_tuple(hex(found->path), found->launches, found->first_launch, found->latest_ns);
+           },
+           "client_id"_a)
+      .def("set_plan",
+           [](Dispatcher& self, policy::ClientId id, std::uint64_t first_launch, std::uint32_t launches, const nb::bytes& moves,
+              std::int64_t until_ns) {
+             const std::string_view bytes(moves.c_str(), moves.size());
+             const nb::gil_scoped_release release;
+             return self.set_plan(id, first_launch, launches, bytes, until_ns);
+           },
+           "client_id"_a, "first_launch"_a, "launches"_a, "moves"_a, "until_ns"_a)
+      .def("renew_plan", &Dispatcher::renew_plan, "client_id"_a, "first_launch"_a.none(), "until_ns"_a, released)
+      .def("drop_plan", &Dispatcher::drop_plan, "client_id"_a, released)
+      .def("plan_state",
+           [](Dispatcher& self, policy::ClientId id) {
+             dispatcher::PlanState state;
+             {
+               const nb::gil_scoped_release release;
+               state = self.plan_state(id);
+             }
+             return to_dict(state);
            },
            "client_id"_a)
       .def("export_rhythm",

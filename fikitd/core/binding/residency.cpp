@@ -21,30 +21,35 @@ namespace {
 void bind_epochs(nb::module_& m) {
   nb::class_<Tenant>(m, "Tenant")
       .def("__init__",
-           [](Tenant* self, std::int64_t bytes, std::int64_t resident_bytes, double work, std::int64_t waited_ns, bool runs) {
-             new (self) Tenant{.bytes = bytes, .resident_bytes = resident_bytes, .work = work, .waited_ns = waited_ns, .runs = runs};
+           [](Tenant* self, std::int64_t bytes, std::int64_t resident_bytes, double work, std::int64_t waited_ns, bool runs,
+              std::int64_t ran_ns) {
+             new (self) Tenant{
+                 .bytes = bytes, .resident_bytes = resident_bytes, .work = work, .waited_ns = waited_ns, .runs = runs, .ran_ns = ran_ns};
            },
-           "bytes"_a, "resident_bytes"_a = 0, "work"_a = 1.0, "waited_ns"_a = 0, "runs"_a = false)
+           "bytes"_a, "resident_bytes"_a = 0, "work"_a = 1.0, "waited_ns"_a = 0, "runs"_a = false, "ran_ns"_a = 0)
       .def_ro("bytes", &Tenant::bytes)
       .def_ro("resident_bytes", &Tenant::resident_bytes)
       .def_ro("work", &Tenant::work)
       .def_ro("waited_ns", &Tenant::waited_ns)
-      .def_ro("runs", &Tenant::runs);
+      .def_ro("runs", &Tenant::runs)
+      .def_ro("ran_ns", &Tenant::ran_ns);
   nb::class_<EpochRules>(m, "EpochRules")
       .def("__init__",
-           [](EpochRules* self, double link_bytes_per_s, double most_lost, double hysteresis, std::int64_t least_epoch_ns, std::int64_t patience_ns,
+           [](EpochRules* self, double link_bytes_per_s, std::int64_t beside_ns, double most_lost, double hysteresis, std::int64_t least_epoch_ns, std::int64_t patience_ns,
               std::int64_t max_wait_ns) {
              new (self) EpochRules{.link_bytes_per_s = link_bytes_per_s,
+                                   .beside_ns = beside_ns,
                                    .most_lost = most_lost,
                                    .hysteresis = hysteresis,
                                    .least_epoch_ns = least_epoch_ns,
                                    .patience_ns = patience_ns,
                                    .max_wait_ns = max_wait_ns};
            },
-           nb::kw_only(), "link_bytes_per_s"_a = EpochRules{}.link_bytes_per_s, "most_lost"_a = EpochRules{}.most_lost,
+           nb::kw_only(), "link_bytes_per_s"_a = EpochRules{}.link_bytes_per_s, "beside_ns"_a = EpochRules{}.beside_ns, "most_lost"_a = EpochRules{}.most_lost,
            "hysteresis"_a = EpochRules{}.hysteresis, "least_epoch_ns"_a = EpochRules{}.least_epoch_ns,
            "patience_ns"_a = EpochRules{}.patience_ns, "max_wait_ns"_a = EpochRules{}.max_wait_ns)
       .def_ro("link_bytes_per_s", &EpochRules::link_bytes_per_s)
+      .def_ro("beside_ns", &EpochRules::beside_ns)
       .def_ro("most_lost", &EpochRules::most_lost)
       .def_ro("hysteresis", &EpochRules::hysteresis)
       .def_ro("least_epoch_ns", &EpochRules::least_epoch_ns)

@@ -1,12 +1,15 @@
-// The account of a client's time, for tests of it alone.
+// The account of a client's time, and whether its host had a core, for tests of them alone.
 #include "tracking/accounting/time_account.hpp"
 
+#include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 
+#include <functional>
 #include <optional>
 
 #include "convert.hpp"
 #include "parts.hpp"
+#include "tracking/accounting/host_cores.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -14,8 +17,14 @@ using namespace nb::literals;
 namespace fikit::binding {
 
 void bind_time_account(nb::module_& m) {
+  using tracking::HostCores;
   using tracking::JobWork;
   using tracking::TimeAccount;
+  using Read = std::function<std::int64_t()>;
+  nb::class_<HostCores>(m, "HostCores")
+      .def(nb::init<>())
+      .def("all_done", &HostCores::all_done<Read>, "time_ns"_a, "now_ns"_a, "read"_a)
+      .def("launched", &HostCores::launched<Read>, "time_ns"_a, "now_ns"_a, "read"_a);
   nb::class_<JobWork>(m, "JobWork").def(nb::init<>());
   nb::class_<TimeAccount>(m, "TimeAccount")
       .def(

@@ -7,7 +7,7 @@
 namespace fikit::dispatcher {
 namespace {
 
-constexpr int kBatch = 512; // reports of one client per poll, so that a busy one does not hold up the others
+constexpr int kBatch = 512; // reports of one client per round, so that a busy client does not delay the others
 
 } // namespace
 
@@ -34,6 +34,7 @@ void Client::resume() {
   page_.open_gate();
   page_.end_run();
   page_.resume_goal();
+  page_.plan().resume(now());
   ring_.begin_at_end(page_.raw());
   page_.set_ring_tail(ring_.tail());
   tracker_.resume(page_.launches());
@@ -50,14 +51,14 @@ bool Client::has_news() {
 }
 
 bool Client::silent(std::int64_t now_ns) {
-  constexpr std::int64_t kSilentNs = 5'000'000; // a thread that has looked at the gate launches within it
+  constexpr std::int64_t kSilentNs = 5'000'000; // a thread that saw the gate open has launched by then
   return closed() && now_ns - heard_ns_ >= kSilentNs && !waiting() && !undescribed_ && !tracker_.owes_launch() && !has_news();
 }
 
 bool Client::begin_round(std::int64_t now_ns, policy::Policy& policy) {
   tracker_.begin_round(now_ns);
   taken_ = 0;
-  return tracker_.look_at_marks(now_ns, policy); // before the launches that came after them
+  return tracker_.look_at_marks(now_ns, policy); // marks come before the launches behind them
 }
 
 std::int64_t Client::next_report_ns(std::int64_t now_ns) {
@@ -67,7 +68,7 @@ std::int64_t Client::next_report_ns(std::int64_t now_ns) {
   return tracker_.time_of(next_, now_ns);
 }
 
-// A launch of unknown length would leave open how far the client is, until all of its work so far is done.
+// After a launch of unknown length the client's progress is uncertain until all its work so far is complete. So it is worth a short wait.
 bool Client::waits_for_description(std::int64_t now_ns) {
   const bool launch = next_.kind == FIKIT_ENTRY_LAUNCH || next_.kind == FIKIT_ENTRY_EXPIRED;
   return patient_ && has_next_ && launch && tracker_.describes_soon(next_.slot, next_.t_ns, now_ns);
@@ -86,7 +87,7 @@ bool Client::end_round(std::int64_t now_ns, policy::Policy& policy) {
   any = tracker_.look_at_marks(now_ns, policy) || any;
   any = tracker_.look_at_gang(now_ns, policy) || any;
   undescribed_ = waits_for_description(now_ns);
-  if (!undescribed_) { // the request after the launches that came before it
+  if (!undescribed_) { // else the launches before the request are not taken yet
     const policy::WaitReason hold{.reason = policy::Reason::memory, .by = id()};
     any = (away() ? tracker_.keep_request(page_.request(), hold, patient_, now_ns, policy)
                   : tracker_.look_at_request(page_.request(), patient_, now_ns, policy)) ||
@@ -141,10 +142,21 @@ void Client::ask_for_marks(std::uint32_t every) {
   marks_asked_ = every;
 }
 
-Touched Client::accesses() const {
+bool Client::read_accesses(Touching& into, std::size_t launches) const {
   const predictor::Accesses* accesses = tracker_.accesses();
-  if (accesses == nullptr) return {};
-  return {.learnt = accesses->known(), .latest_ns = accesses->latest_ns()};
+  if (accesses == nullptr) return true;
+  into.latest_ns = accesses->latest_ns();
+  return accesses->read(into.reading, launches);
+}
+
+std::optional<InPass> Client::iteration() const {
+  const predictor::Accesses* accesses = tracker_.accesses();
+  const predictor::Iteration* now = accesses == nullptr ? nullptr : accesses->now();
+  if (now == nullptr || accesses->step() > accesses->waited_at()) return {};
+  return InPass{.path = now->path,
+                .launches = now->steps.size(),
+                .first_launch = accesses->waited_at() - accesses->step() + 1,
+                .latest_ns = accesses->latest_ns()};
 }
 
 Stats Client::stats(std::int64_t now_ns) const {

@@ -21,7 +21,7 @@ void CoreWait::watch(int pid) {
   fd_ = open(("/proc/" + std::to_string(pid) + "/schedstat").c_str(), O_RDONLY | O_CLOEXEC);
 }
 
-// "ns on a core, ns waited for one, how often on one"
+// The file has three numbers: ns on a core, ns runnable without one, times on a core.
 std::int64_t CoreWait::total_ns() const {
   std::array<char, 96> text{};
   const ssize_t size = fd_ < 0 ? -1 : pread(fd_, text.data(), text.size(), 0);

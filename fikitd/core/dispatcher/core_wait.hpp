@@ -12,8 +12,8 @@ class CoreWait {
   CoreWait(const CoreWait&) = delete;
   CoreWait& operator=(const CoreWait&) = delete;
 
-  void watch(int pid); // 0: nobody. Where its file cannot be opened nothing is known.
-  std::int64_t total_ns() const; // ready to run, and without a core; kUnknown: not known, or it has ended
+  void watch(int pid); // 0: no process. Where its file cannot be opened, total_ns() is not known.
+  std::int64_t total_ns() const; // runnable, without a core; kUnknown: not known, or the process has ended
 
  private:
   int fd_ = -1;

@@ -13,17 +13,18 @@ namespace fikit::dispatcher {
 namespace {
 
 constexpr std::int64_t kSliceNs = 40'000;         // between looks at the pages while a launch waits
-constexpr std::int64_t kQuietSliceNs = 200'000;   // the same when nothing has moved for kQuietNs
+constexpr std::int64_t kQuietSliceNs = 200'000;   // the same when nothing new has come for kQuietNs
 constexpr std::int64_t kQuietNs = 5'000'000;
-constexpr std::int64_t kLongestSliceNs = 400'000; // the same while the policy knows when it will be over
+constexpr std::int64_t kLongestSliceNs = 400'000; // the same while the policy knows when the wait will end
 constexpr std::int64_t kLingerNs = 1'000'000;     // the next request usually follows the last one closely
-constexpr std::int64_t kMinKeepingNs = 5'000'000; // house-keeping (rings read before they overflow) while clients run
+constexpr std::int64_t kMinKeepingNs = 5'000'000; // between looks while no launch waits: rings must not overflow
 constexpr std::int64_t kMaxKeepingNs = 700'000'000;
-constexpr std::int64_t kRenewals = 5; // in two leases
-constexpr std::int64_t kSlackLeases = 3; // but no more than so many before the end of a long one
-constexpr std::int64_t kIdleNs = 1'000'000'000; // where nothing has happened for so long, leases are longer
+constexpr std::int64_t kRenewals = 5; // of a lease, in the time of two
+constexpr std::int64_t kSlackLeases = 3; // a long lease is renewed no earlier than so many short ones before its end
+constexpr std::int64_t kIdleNs = 1'000'000'000; // leases are longer once nothing new has come for so long
 constexpr std::int64_t kIdleLeases = 10;
-constexpr std::int64_t kNobodyNs = 3'600'000'000'000; // without clients there is nothing to keep: who comes rings
+static_assert(2 * kIdleLeases * policy::kHorizonNs <= FIKIT_MOST_LEASE_NS, "a shim takes a longer lease for none");
+constexpr std::int64_t kNobodyNs = 3'600'000'000'000; // without clients: a new one wakes the thread
 
 } // namespace
 
@@ -39,11 +40,11 @@ void Dispatcher::run() {
       listen(lock, 0);
     } else if (fall_asleep()) {
       sleep(lock, wait);
-    } // else somebody came before it could know that it has to ring: once more
+    } // else something came from a client that did not know yet that it has to ring: another round
   }
 }
 
-// Decides for the moment at which the pages were read: what was under way then is not over because reading took a while.
+// Decides for the moment at which reading the pages began: work that was running then does not count as over because reading took a while.
 void Dispatcher::round() {
   const std::int64_t now_ns = now();
   bool moved = call_back_due(now_ns);
@@ -55,7 +56,7 @@ void Dispatcher::round() {
   take_reports(now_ns);
   for (Client* client : reading_) {
     const bool said = client->end_round(now_ns, *policy_);
-    tell_higher_what_ran(*client); // a mark may have said it before
+    tell_higher_what_ran(*client); // also without a report: a mark may have said it
     if (!said) continue;
     moved = true;
     first_ns = std::min(first_ns, client->first_ns());
@@ -69,12 +70,12 @@ void Dispatcher::round() {
   traffic_.tell(*policy_);
   if (moved || now_ns >= wake_at_ns_) decide(now_ns);
   if (!turns_.empty()) take_turns(now_ns);
-  if (moved) acted_ns_ = now(); // waking a sleeping client may take longer than we spin
+  if (moved) acted_ns_ = now(); // not now_ns: waking a sleeping client may take longer than the time to spin
   renew_leases(now_ns);
 }
 
-// In the order of their times, whoever reported them: who launched first is first in the device's queue. What is reported
-// meanwhile by a client that had no more is the next round's.
+// Takes the reports of all clients in the order of their times, which is the order of the launches in the device's queue. What a client
+// reports after its last one here was taken belongs to the next round.
 void Dispatcher::take_reports(std::int64_t now_ns) {
   std::size_t count = 0;
   for (Client* client : reading_) {
@@ -145,20 +146,23 @@ void Dispatcher::tell_higher_what_ran(Client& lower) {
     if (!other->measuring() && other->priority() < lower.priority()) other->lower_ran(lower.id(), ran);
 }
 
-// Nobody waits for a client while every other gate is open: then its launches cost it no mark.
+// While every other gate is open, no client waits for this one's progress, so that its launches need no marks.
 void Dispatcher::tell_clients() {
   closed_ = std::any_of(clients_.begin(), clients_.end(), [](const auto& c) { return c->closed(); });
   lowest_ = 0;
+  // Whose memory is elsewhere while that of others has its turn launches nothing: it is as if it were not there.
+  const auto there = [this](const auto& c) { return !c->away() || busy(*c); };
+  const auto count = std::count_if(clients_.begin(), clients_.end(), there);
   for (const auto& client : clients_) {
     lowest_ = std::max(lowest_, client->priority());
     const bool awaited = client->awaited_by(closed_);
-    const bool takes_turns = std::ranges::find(turns_, client.get()) != turns_.end(); // its turn ends when its last launch is over
+    const bool takes_turns = std::ranges::find(turns_, client.get()) != turns_.end(); // a turn ends when the client's last launch is complete, and a mark tells
     client->ask_for_marks(takes_turns ? 1 : awaited ? marker_interval_ : 0);
-    client->set_alone(clients_.size() == 1);
+    client->set_alone(count == (there(client) ? 1 : 0));
   }
 }
 
-// A lease bounds how long a fikitd that hangs holds a launch. Where there has been no launch it may be longer.
+// A lease bounds for how long a fikitd that hangs holds a launch. It may be longer while there are no launches.
 std::int64_t Dispatcher::lease_ns(std::int64_t now_ns) const {
   return now_ns - moved_ns_ < kIdleNs ? options_.lease_ns : kIdleLeases * options_.lease_ns;
 }
@@ -170,7 +174,7 @@ std::int64_t Dispatcher::renewal_ns(std::int64_t now_ns) const {
 
 bool Dispatcher::renew_leases(std::int64_t now_ns) {
   if (now_ns < renewal_ns(now_ns)) return false;
-  const bool too_late = now_ns >= renewed_ns_ + given_ns_; // whoever came meanwhile went without a grant, or a bell
+  const bool too_late = now_ns >= renewed_ns_ + given_ns_; // launches may have passed meanwhile, without grant and without doorbell
   renewed_ns_ = now_ns;
   given_ns_ = lease_ns(now_ns);
   for (const auto& client : clients_) {
@@ -181,13 +185,13 @@ bool Dispatcher::renew_leases(std::int64_t now_ns) {
   return true;
 }
 
-// The longer nothing has happened, the less often is there anything to keep.
+// The longer nothing new has come, the rarer are the looks.
 std::int64_t Dispatcher::keeping_ns(std::int64_t now_ns) const {
   return clients_.empty() ? kNobodyNs : std::clamp(now_ns - moved_ns_, kMinKeepingNs, kMaxKeepingNs);
 }
 
-// Those who wait behind work whose end is reckoned wait for that end. It may come sooner, so half of what is left is slept
-// at a time: a reckoning that is wrong is noticed late by no more than that.
+// Where a launch waits for work whose end is reckoned, the thread sleeps for half of the time that is left, again and again: if the work
+// ends sooner, that is noticed late by no more than so much.
 std::int64_t Dispatcher::slice_ns(std::int64_t now_ns) const {
   const bool marks = std::any_of(reading_.begin(), reading_.end(), [](const Client* c) { return c->marks_out(); });
   const std::int64_t slice_ns = now_ns - moved_ns_ >= kQuietNs && !marks ? kQuietSliceNs : kSliceNs;
@@ -197,7 +201,7 @@ std::int64_t Dispatcher::slice_ns(std::int64_t now_ns) const {
 
 Dispatcher::Wait Dispatcher::plan(std::int64_t now_ns) const {
   const auto any = [this](auto predicate) { return std::any_of(reading_.begin(), reading_.end(), predicate); };
-  const bool unheard = any([](const Client* c) { return c->on_run() || c->undescribed(); }); // these ring for nothing
+  const bool unheard = any([](const Client* c) { return c->on_run() || c->undescribed(); }); // these clients do not ring
   const bool waiting = any([](const Client* c) { return c->waiting(); });
   const bool soon = waiting || unheard || (closed_ && now_ns - gate_moved_ns_ < kLingerNs);
   if (soon && now_ns - acted_ns_ < spin_.limit_ns()) return {.look = Look::again};
@@ -213,7 +217,8 @@ void Dispatcher::read(Client& client) {
   client.set_awake(awake_);
 }
 
-// Only who outranks nobody: copies that others have to expect pass a gate without a bell.
+// Only clients of the lowest priority: the copies of higher ones, which lower clients' copies are planned around, pass the gate without a
+// doorbell.
 void Dispatcher::skip_silent(std::int64_t now_ns) {
   if (!awake_) std::erase_if(reading_, [&](Client* c) { return c->priority() == lowest_ && c->silent(now_ns); });
 }
@@ -233,7 +238,7 @@ bool Dispatcher::fall_asleep() {
   return std::none_of(reading_.begin(), reading_.end(), [](const Client* c) { return c->cannot_wait(); });
 }
 
-// Without the lock, for so long at most; true: somebody rang.
+// Waits without the lock, for so long at most; true: a doorbell rang.
 bool Dispatcher::listen(std::unique_lock<std::mutex>& lock, std::int64_t timeout_ns) {
   const bool all_read = reading_.size() == clients_.size();
   lock.unlock();
@@ -245,7 +250,7 @@ bool Dispatcher::listen(std::unique_lock<std::mutex>& lock, std::int64_t timeout
   return rung;
 }
 
-// Until a doorbell, or the look that is due. Whoever changes the clients meanwhile rings.
+// Until a doorbell rings or the next look is due. A thread that changes the clients meanwhile rings too.
 void Dispatcher::sleep(std::unique_lock<std::mutex>& lock, const Wait& wait) {
   std::int64_t until_ns = wait.until_ns;
   while (!stopping_) {

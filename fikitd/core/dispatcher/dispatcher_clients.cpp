@@ -1,4 +1,4 @@
-// What other threads ask of a dispatcher: clients come and go, are described, and are asked about.
+// Calls of other threads: they add and remove clients, describe kernels, and ask for figures.
 #include <algorithm>
 #include <new>
 #include <stdexcept>
@@ -10,7 +10,7 @@
 namespace fikit::dispatcher {
 namespace {
 
-constexpr std::int64_t kLongestReadNs = 5'000'000; // with a client that writes faster than it is read
+constexpr std::int64_t kLongestReadNs = 5'000'000; // of a client that writes faster than fikitd reads
 constexpr std::int64_t kMinLeaseNs = 5'000'000;
 constexpr std::size_t kMaxTraceEvents = std::size_t{1} << 20;
 
@@ -84,7 +84,7 @@ void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, 
   }
   by_slot_[slot] = added.get();
   clients_.push_back(std::move(added));
-  traffic_.sharing = overlaps ? policy::Sharing::overlap : policy::Sharing::slices; // of the newest: those of a GPU are alike
+  traffic_.sharing = overlaps ? policy::Sharing::overlap : policy::Sharing::slices; // as of the newest client: all clients of a GPU are alike in this
   traffic_.tell_now(*policy_);
   read(*clients_.back());
   see_turns();
@@ -109,12 +109,12 @@ void Dispatcher::ended(ClientId id) {
 Departed Dispatcher::remove_client(ClientId id) {
   const std::lock_guard lock(mutex_);
   Client& leaving = client(id);
-  read_rest(leaving); // its last words
+  read_rest(leaving);
   Stats stats = leaving.stats(now());
   std::vector<JournalEvent> events;
   try {
     events = leaving.events(now());
-  } catch (const std::bad_alloc&) { // its journal is lost, and nothing else: it leaves
+  } catch (const std::bad_alloc&) { // only its journal is lost
   }
   leaving.leave(now());
   const std::size_t slot = policy_->client(id)->slot;
@@ -140,9 +140,10 @@ Story Departed::story() const {
 }
 
 void Dispatcher::set_profile(ClientId id, Timed profile, const forecaster::Learnt& before) {
+  auto accesses = std::make_shared<const predictor::AccessesLearnt>(before.accesses); // copied here: ms, of a long iteration
   const std::lock_guard lock(mutex_);
   Client& profiled = client(id);
-  profiled.set_profile(std::move(profile), before);
+  profiled.set_profile(std::move(profile), before, std::move(accesses));
   policy_->apply({.kind = policy::EventKind::profiled, .client = id, .time_ns = now(), .outlook = profiled.profiled()});
 }
 
@@ -209,11 +210,6 @@ forecaster::Learnt Dispatcher::learnt(ClientId id) {
   return client(id).learnt();
 }
 
-Touched Dispatcher::accesses(ClientId id) {
-  const std::lock_guard lock(mutex_);
-  return client(id).accesses();
-}
-
 std::vector<tracking::SwitchMeter::Word> Dispatcher::switches() {
   const std::lock_guard lock(mutex_);
   return traffic_.switches.words();
@@ -262,7 +258,7 @@ Client& Dispatcher::client(ClientId id) {
   return **it;
 }
 
-// What it just wrote.
+// Reads what the client has reported up to now.
 void Dispatcher::read_rest(Client& client) {
   const std::int64_t now_ns = now();
   while (client.poll(now_ns, *policy_) && now() - now_ns < kLongestReadNs) {

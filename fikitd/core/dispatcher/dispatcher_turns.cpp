@@ -1,5 +1,5 @@
-// Whose turn it is, where not all may run. Measured processes of one job take turns on a GPU (siblings.hpp). Whoever waits for his turn waits for a lease at most: a gate
-// that fikitd does not renew opens by itself.
+// Turns, of two kinds: measured processes of one job run one at a time (siblings.hpp), and so do clients whose memory does not fit on the GPU
+// together. A client waits for its turn at a closed gate, which opens by itself when fikitd does not renew its lease.
 #include <algorithm>
 #include <stdexcept>
 
@@ -10,7 +10,7 @@ namespace fikit::dispatcher {
 namespace {
 
 constexpr std::int64_t kTurnNs = 20'000'000;
-constexpr std::int64_t kPauseNs = 500'000; // who has launched nothing for so long, and has nothing on the device, is passed over
+constexpr std::int64_t kPauseNs = 500'000; // a turn may end once its client has launched nothing for so long and has nothing on the device
 
 } // namespace
 
@@ -26,7 +26,7 @@ void Dispatcher::see_turns() {
   }
 }
 
-// Nobody is held whose turn it is; of the others nobody was there when it began.
+// Holds the gates of measured clients with measured siblings closed, except that of the turn's holder; ends turns and begins the next.
 void Dispatcher::take_turns(std::int64_t now_ns) {
   for (Client* client : turns_) {
     Siblings::Turn& turn = client->siblings()->turn;
@@ -34,10 +34,10 @@ void Dispatcher::take_turns(std::int64_t now_ns) {
     if (!holds && !client->closed()) client->close_gate(now_ns + lease_ns(now_ns));
     if (!holds) client->held({.reason = policy::Reason::turn, .by = turn.holder}, now_ns);
     if (std::ranges::none_of(turns_, [&](const Client* c) { return c->siblings() == client->siblings() && c->id() == turn.holder; }))
-      begin_turn(*client, now_ns); // it is the first, or the holder has gone
+      begin_turn(*client, now_ns); // the first turn, or its holder has left
     else if (holds && !turn.ends) end_turn(*client, now_ns);
     else if (holds && (client->all_over() || now_ns - turn.since_ns >= options_.lease_ns)) next_turn(*client, now_ns);
-    closed_ |= client->closed(); // leases are to be renewed
+    closed_ |= client->closed(); // so that leases are renewed
   }
 }
 
@@ -47,7 +47,7 @@ void Dispatcher::begin_turn(Client& client, std::int64_t now_ns) {
   read(client);
 }
 
-// If another one waits, and this one has had its time or does nothing with it.
+// Ends the turn if another client waits and this one has had its time, or does not use it.
 void Dispatcher::end_turn(Client& client, std::int64_t now_ns) {
   Siblings::Turn& turn = client.siblings()->turn;
   const bool wanted = std::ranges::any_of(turns_, [&](const Client* c) { return c->siblings() == client.siblings() && c->waiting(); });
@@ -58,7 +58,7 @@ void Dispatcher::end_turn(Client& client, std::int64_t now_ns) {
   client.close_gate(now_ns + lease_ns(now_ns));
 }
 
-// In the order in which they came, from this one on.
+// The next waiting client after this one, in the order in which they came.
 void Dispatcher::next_turn(const Client& client, std::int64_t now_ns) {
   const auto own = std::ranges::find(turns_, &client);
   const auto next = [&](auto begin, auto end) {
@@ -69,7 +69,7 @@ void Dispatcher::next_turn(const Client& client, std::int64_t now_ns) {
   if (found != turns_.end()) begin_turn(**found, now_ns);
 }
 
-// ---- turns of those whose memory does not fit together
+// ---- turns of clients whose memory does not fit on the GPU together
 
 void Dispatcher::send_away(ClientId id, std::int64_t for_ns) {
   if (for_ns < 0 || for_ns > kLongestAwayNs) throw std::invalid_argument("a client is sent away for 10 s at most at a time");
@@ -92,13 +92,16 @@ void Dispatcher::send_away(ClientId id, std::int64_t for_ns) {
   doorbells_.ring_own();
 }
 
+bool Dispatcher::busy(const Client& client) const {
+  const policy::Client* view = policy_->client(client.id());
+  // At a closed gate the end of each grant is reported. At an open one the work is known to be complete by a synchronisation or a mark.
+  return view->closed ? view->grant_count > 0 : !client.all_over();
+}
+
 Dispatcher::Standing Dispatcher::standing(ClientId id) {
   const std::lock_guard lock(mutex_);
   const Client& client = this->client(id);
-  const policy::Client* view = policy_->client(id);
-  // At a closed gate each grant says when it is over; at an open one a wait of the host says it, or a mark.
-  const bool busy = view->closed ? view->grant_count > 0 : !client.all_over();
-  return {.at_gate = client.at_gate(), .busy = busy, .launches = client.launches()};
+  return {.at_gate = client.at_gate(), .busy = busy(client), .launches = client.launches()};
 }
 
 bool Dispatcher::call_back_due(std::int64_t now_ns) {

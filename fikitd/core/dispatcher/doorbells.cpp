@@ -15,7 +15,7 @@ namespace {
 
 [[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
 
-constexpr std::uint64_t kOwn = policy::kMaxClients; // beside the slots
+constexpr std::uint64_t kOwn = policy::kMaxClients; // the dispatcher's own bell, beside the clients' slots
 
 bool watch(int epoll, int eventfd, std::uint64_t whose) {
   epoll_event event{};
@@ -43,7 +43,7 @@ Doorbells::~Doorbells() {
 }
 
 void Doorbells::add(std::size_t slot, int eventfd) {
-  constexpr int kLowest = 3; // 0 means that there is none
+  constexpr int kLowest = 3; // above 0, which means no descriptor in eventfds_
   const int copy = fcntl(eventfd, F_DUPFD_CLOEXEC, kLowest);
   if (copy < 0) fail("cannot duplicate a client's doorbell");
   if (!watch(epoll_, copy, slot)) {

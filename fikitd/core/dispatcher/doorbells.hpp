@@ -1,5 +1,5 @@
-// Blocks until a client rings, and says who did. Edge-triggered: a doorbell is never read, so a client that drains or floods
-// its own eventfd can neither block the dispatcher nor be missed.
+// Waits until a client rings, and tells which did. The wait is edge-triggered and never reads a doorbell: so a client that drains or floods
+// its own eventfd neither blocks the dispatcher nor makes it miss a ring.
 #pragma once
 
 #include <array>
@@ -18,11 +18,11 @@ class Doorbells {
   Doorbells(const Doorbells&) = delete;
   Doorbells& operator=(const Doorbells&) = delete;
 
-  // slot: of the policy's table. Keeps a duplicate; throws std::system_error.
+  // slot: in the policy's table. Keeps a duplicate of the descriptor; throws std::system_error.
   void add(std::size_t slot, int eventfd);
   void remove(std::size_t slot);
   void ring_own(); // ends wait(); any thread
-  // Until somebody rings or the time is over; true: somebody rang. One thread at a time.
+  // Until a doorbell rings or the time is over; true: one rang. One thread at a time.
   [[nodiscard]] bool wait(std::int64_t timeout_ns);
   std::span<const std::size_t> rung() const { return std::span(rung_).first(count_); } // slots, by the last wait()
 

@@ -44,7 +44,7 @@ class Writer {
     bytes_.append(text);
   }
 
-  // Items that are written one by one, with their number before them. What goes beyond the limit is taken back.
+  // A number, and so many items. An item that would exceed the limit is taken back.
   class Section {
    public:
     explicit Section(Writer& writer) : writer_(writer), at_(writer.bytes_.size()) { writer.put(std::uint32_t{0}); }
@@ -78,7 +78,7 @@ class Reader {
  public:
   explicit Reader(std::string_view bytes) : left_(bytes) {}
 
-  // 0 where there is nothing left to be read, which `good` remembers.
+  // Past the end: 0, and `good` becomes false.
   template <class T>
   T take() {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -167,7 +167,7 @@ Sketch take_sketch(Reader& reader) {
   return sketch;
 }
 
-// Entries without context of all models come first: of them most is known.
+// Entries without context come first, of all models: they rest on the most times.
 void put_entries(Writer& writer, const Timed& timed) {
   Writer::Section entries(writer);
   for (const bool in_context : {false, true}) {
@@ -201,7 +201,7 @@ void take_entry(Reader& reader, Timed& timed) {
   if (flags & kBorrowed) timed.borrowed.insert(identity);
 }
 
-// An iteration is whole or not there.
+// An iteration is packed as a whole or left out.
 void put(Writer& writer, const predictor::AccessesLearnt& accesses) {
   {
     Writer::Section pages(writer);
@@ -220,11 +220,13 @@ void put(Writer& writer, const predictor::AccessesLearnt& accesses) {
         writer.put(step.scans);
         writer.put(static_cast<std::uint16_t>(step.touches.size()));
         for (const predictor::Touch& touch : step.touches) writer.put(touch);
+        writer.put(static_cast<std::uint16_t>(step.frees.size()));
+        for (const predictor::Free& free : step.frees) writer.put(free);
       }
     });
 }
 
-// False: it says what cannot be.
+// False: the bytes are no valid step.
 bool take_step(Reader& reader, predictor::Step& step) {
   step.kernel = reader.take<Identity>();
   step.duration_ns = reader.take<std::int64_t>();
@@ -232,9 +234,12 @@ bool take_step(Reader& reader, predictor::Step& step) {
   const std::size_t touches = reader.take<std::uint16_t>();
   if (touches > predictor::Accesses::kMaxTouches) reader.fail();
   for (std::size_t i = 0; i < touches && reader.good(); ++i) step.touches.push_back(reader.take<predictor::Touch>());
-  return step.duration_ns >= 0 && step.duration_ns <= predictor::kMaxNs && std::ranges::all_of(step.touches, [](const predictor::Touch& touch) {
-           return touch.allocation < predictor::Accesses::kMaxAllocations;
-         });
+  const std::size_t frees = reader.take<std::uint16_t>();
+  if (frees > predictor::Accesses::kMaxTouches) reader.fail();
+  for (std::size_t i = 0; i < frees && reader.good(); ++i) step.frees.push_back(reader.take<predictor::Free>());
+  const auto is_number = [](const auto& each) { return each.allocation < predictor::Accesses::kMaxAllocations; };
+  return step.duration_ns >= 0 && step.duration_ns <= predictor::kMaxNs && std::ranges::all_of(step.touches, is_number) &&
+         std::ranges::all_of(step.frees, is_number);
 }
 
 void take_iteration(Reader& reader, predictor::AccessesLearnt& accesses) {
@@ -308,7 +313,7 @@ bool is_empty(const forecaster::Learnt& learnt) {
 
 std::string pack(const Timed& timed, const forecaster::Learnt& learnt, Names names, std::size_t limit) {
   if (timed.alone.empty() && timed.beside.empty() && timed.doubtful.empty() && is_empty(learnt)) return {};
-  constexpr std::size_t kNumbers = 8 * sizeof(std::uint32_t); // what is there also of nothing
+  constexpr std::size_t kNumbers = 8 * sizeof(std::uint32_t); // size of an empty profile
   Writer writer(std::max(limit, kNumbers) - kNumbers);
   writer.put(kMagic);
   {

@@ -1,6 +1,6 @@
-// A profile as one block of bytes: what a run has learnt on its way to storage, and what runs before it have learnt on its way
-// back. fikitd hands such blocks on as they are, so that its own process never takes a profile apart
-// (fikitd/fikitd/workers/pool.py). They never lie on storage and never leave the node: the layout may change with every build.
+// A profile as one block of bytes, on its way between a dispatcher and a worker process, which reads and writes profile files
+// (fikitd/fikitd/workers/pool.py). fikitd's own process hands the blocks on unread. They are never stored and never leave the node: the
+// layout may change with every build.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@
 
 namespace fikit::dispatcher {
 
-// Everything with the kernels' names, empty when nothing is known; or the statistics alone, by identity, which is all that
-// predictions need. Of a profile that takes more than `limit` bytes, what is known in any context comes first, then that of single
-// contexts, then where the host waits; what has no room is left out.
+// With names: everything, or nothing (empty) where nothing is known. Without: the statistics by identity, which is all that predictions
+// need. Where `limit` bytes are not enough, the statistics over all contexts come first, then those of single contexts, then where the host
+// waits; the rest is left out.
 enum class Names : bool { without, with };
 std::string pack(const Timed& timed, const forecaster::Learnt& learnt, Names names, std::size_t limit);
 
-// The bytes come from a process with a user's rights: whatever they say, nothing is read out of bounds, and entries that cannot be
-// are left out. False: it is no such block, and nothing of it is to be used.
+// The bytes come from a process with a user's rights. Whatever they are, nothing is read out of bounds, and impossible entries are left
+// out. False: it is no such block; the results must not be used.
 bool unpack(std::string_view bytes, Timed& timed, forecaster::Learnt& learnt);
 
 } // namespace fikit::dispatcher

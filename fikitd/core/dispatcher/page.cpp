@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <climits>
 #include <cmath>
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -21,22 +22,24 @@ namespace {
 
 [[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
 
-fikit_page* map(int memfd) {
-  void* address = mmap(nullptr, sizeof(fikit_page), PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+fikit_page* map(int memfd, std::size_t bytes) {
+  void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
   if (address == MAP_FAILED) fail("cannot map a client's page");
   return static_cast<fikit_page*>(address);
 }
 
-// Only what make_page made: another file could be cut off under the mapping.
-fikit_page* map_checked(int memfd) {
+// The size of a file that make_page made, as its seals show: another file could be truncated under the mapping.
+std::size_t checked_bytes(int memfd) {
   struct stat status {};
   if (fstat(memfd, &status) != 0) fail("cannot inspect a client's page");
   const int seals = fcntl(memfd, F_GET_SEALS);
-  if (status.st_size != static_cast<off_t>(sizeof(fikit_page)) || seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+  const auto bytes = static_cast<std::size_t>(status.st_size);
+  const bool has_size = bytes == fikit_page_file_bytes(FIKIT_PROTOCOL_VERSION) || bytes == fikit_page_file_bytes(FIKIT_PROTOCOL_OLDEST);
+  if (!has_size || seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     errno = EINVAL;
     fail("not a page made by make_page");
   }
-  return map(memfd);
+  return bytes;
 }
 
 } // namespace
@@ -49,9 +52,10 @@ int make_page(bool measure, std::int64_t lease_ns, std::int64_t spin_ns, std::ui
     throw std::invalid_argument("the names of collective kernels have no room in a page");
   const int memfd = memfd_create("fikit-page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (memfd < 0) fail("cannot create a client's page");
+  const std::size_t bytes = fikit_page_file_bytes(version);
   try {
-    if (ftruncate(memfd, sizeof(fikit_page)) != 0) fail("cannot size a client's page");
-    fikit_page* page = map(memfd); // zeroed: the gate is open, no request, empty ring
+    if (ftruncate(memfd, static_cast<off_t>(bytes)) != 0) fail("cannot size a client's page");
+    fikit_page* page = map(memfd, bytes); // zeroed: the gate is open, no request, empty ring
     page->magic = FIKIT_PAGE_MAGIC;
     page->version = version;
     page->page_bytes = sizeof(fikit_page);
@@ -63,7 +67,7 @@ int make_page(bool measure, std::int64_t lease_ns, std::int64_t spin_ns, std::ui
       page->fills_ask.store(fills_ask ? 1 : 0, std::memory_order_relaxed);
       std::copy(collective_names.begin(), collective_names.end(), page->collective_names);
     }
-    munmap(page, sizeof(fikit_page));
+    munmap(page, bytes);
     // Without these a client could truncate the file under the daemon's mapping and kill it with SIGBUS.
     if (fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) fail("cannot seal a client's page");
   } catch (...) {
@@ -73,11 +77,15 @@ int make_page(bool measure, std::int64_t lease_ns, std::int64_t spin_ns, std::ui
   return memfd;
 }
 
-Page::Page(int memfd) : Page(map_checked(memfd)) {}
+Page::Page(int memfd) : Page(memfd, checked_bytes(memfd)) {}
 
-Page::Page(fikit_page* page) : PageWords(*page, __atomic_load_n(&page->version, __ATOMIC_RELAXED)) {}
+Page::Page(int memfd, std::size_t bytes) : Page(map(memfd, bytes), bytes) {}
 
-Page::~Page() { munmap(page_, sizeof(fikit_page)); }
+Page::Page(fikit_page* page, std::size_t bytes)
+    : PageWords(*page, __atomic_load_n(&page->version, __ATOMIC_RELAXED)), bytes_(bytes),
+      plan_(bytes > sizeof(fikit_page) ? fikit_plan_behind(page) : nullptr) {}
+
+Page::~Page() { munmap(page_, bytes_); }
 
 void Page::wake() {
   page_->wake.fetch_add(1, std::memory_order_release);
@@ -129,7 +137,7 @@ tracking::Counters Page::counters(std::int64_t now_ns) const {
 
 double Page::wait_p99_ns(std::uint64_t total_ns) const {
   std::array<double, FIKIT_WAIT_BUCKETS> buckets{};
-  double count = 0, least_ns = 0; // of all waits together
+  double count = 0, least_ns = 0; // the number of waits, and their least possible sum
   for (std::size_t i = 0; i < buckets.size(); ++i) {
     buckets[i] = page_->wait_histogram[i].load(std::memory_order_relaxed);
     count += buckets[i];
@@ -139,7 +147,7 @@ double Page::wait_p99_ns(std::uint64_t total_ns) const {
   for (std::size_t i = 0; i < buckets.size() && count > 0; ++i) {
     if (rest <= buckets[i] && buckets[i] > 0) {
       const double low_ns = std::ldexp(1.0, static_cast<int>(i));
-      // A bucket is as wide as it is far from 0: no single wait is longer than the others leave of all waiting.
+      // A bucket reaches to twice its lower bound. A tighter bound: a wait is no longer than the total less the least of all others.
       const double left_ns = static_cast<double>(total_ns) - (least_ns - low_ns);
       return std::max(low_ns, std::min(low_ns * (1.0 + rest / buckets[i]), left_ns));
     }

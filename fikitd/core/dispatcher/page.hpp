@@ -1,20 +1,21 @@
-// The shared page of one client: made by the daemon, mapped by both. What the client wrote is read as tracking/page_words.hpp has
-// it; what the daemon changes at the gate wakes whoever waits there.
+// The shared page of one client: made by fikitd, mapped by both. tracking/page_words.hpp reads and writes its words; this class also wakes
+// the client's waiting threads when it changes the gate.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
 #include "core_wait.hpp"
+#include "plan_words.hpp"
 #include "tracking/page_words.hpp"
 
 namespace fikit::dispatcher {
 
-// A sealed memfd holding an initialised page with an open gate; the caller owns the descriptor. sample_every: one launch
-// in so many is timed also when not measuring, 0 = none. version: in which its shim reads it. Throws std::system_error,
-// std::invalid_argument for a version that is not served, or names that have no room.
-// fills_ask and collective_names as in the page, from version 5 on.
+// Returns a sealed memfd with an initialised page whose gate is open; the caller owns the descriptor. sample_every: one launch in so many is
+// timed in runs that are not measured, 0 = none. version: the shim's. fills_ask and collective_names: as on the page, from version 5 on.
+// Throws std::system_error, and std::invalid_argument for a version that is not served or names that do not fit.
 int make_page(bool measure, std::int64_t lease_ns, std::int64_t spin_ns, std::uint32_t sample_every,
               std::uint32_t version = FIKIT_PROTOCOL_VERSION, bool fills_ask = false,
               std::string_view collective_names = {});
@@ -30,7 +31,7 @@ class Page final : public tracking::PageWords {
   void close_gate(std::int64_t until_ns);
   void renew_lease(std::int64_t until_ns);
   void grant(std::uint32_t request, std::uint64_t run_until) override;
-  std::uint32_t set_goal(std::uint64_t bytes); // as PageWords', and wakes who waits
+  std::uint32_t set_goal(std::uint64_t bytes); // as in PageWords, and wakes the client's thread that waits for it
   void set_awake(bool awake); // sequentially consistent: pairs with the client's "post, then look whether to ring"
   void set_ring_tail(std::uint64_t tail);
 
@@ -40,13 +41,17 @@ class Page final : public tracking::PageWords {
   tracking::Counters counters(std::int64_t now_ns) const;
   std::vector<std::uint64_t> slot_launches() const;
 
+  PlanWords& plan() { return plan_; }
   const fikit_page& raw() const { return *page_; }
 
  private:
-  explicit Page(fikit_page* page); // mapped
-  void wake(); // whoever waits on the futex word looks again
+  Page(int memfd, std::size_t bytes);
+  Page(fikit_page* page, std::size_t bytes); // mapped
+  void wake(); // the client's threads that wait on the futex word
   double wait_p99_ns(std::uint64_t total_ns) const;
 
+  std::size_t bytes_; // of the mapping
+  PlanWords plan_;    // behind the page, where the file has one
   CoreWait core_wait_;
 };
 

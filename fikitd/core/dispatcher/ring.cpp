@@ -4,7 +4,7 @@ namespace fikit::dispatcher {
 namespace {
 
 template <class T>
-T load(const T& shared) { // another process may be writing: one relaxed load, never a plain read
+T load(const T& shared) { // another process may be writing: a relaxed load, never a plain read
   return __atomic_load_n(&shared, __ATOMIC_RELAXED);
 }
 
@@ -12,7 +12,7 @@ T load(const T& shared) { // another process may be writing: one relaxed load, n
 
 bool Ring::next(const fikit_page& page, std::int64_t now_ns, Report& report) {
   const std::uint64_t head = page.ring_head.load(std::memory_order_acquire);
-  if (head - tail_ > FIKIT_RING_ENTRIES) { // overtaken; or the head went backwards, which only a lie does
+  if (head - tail_ > FIKIT_RING_ENTRIES) { // the writer has lapped the reader, or has falsified the head
     tail_ = head > FIKIT_RING_ENTRIES ? head - FIKIT_RING_ENTRIES : 0;
     lost_ = true;
   }

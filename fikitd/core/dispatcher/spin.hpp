@@ -1,6 +1,5 @@
-// Is spinning worth it? While a launch waits, the next event either follows the last one closely, again and again, and
-// then spinning for it saves a sleep and a wake-up; or it does not, and spinning only takes a core from those who would
-// bring it about. What the last few times were like decides.
+// Decides whether to spin for the next event. Where events follow each other closely, spinning saves a sleep and a wake-up. Where they do
+// not, spinning takes a core from the programs that cause the events. The last few times between events decide.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +11,12 @@ class Spin {
  public:
   explicit Spin(std::int64_t longest_ns) : longest_ns_(longest_ns) {}
 
-  // The first event after the last ones were acted upon came so much later (negative: sooner).
+  // The next event came ns after the last ones had been acted upon (negative: before).
   void came_after(std::int64_t ns) {
     const std::int64_t seen_ns = std::clamp<std::int64_t>(ns, 0, kRemembered * longest_ns_);
     usual_ns_ += (seen_ns - usual_ns_) / kLast;
   }
-  // For so long after acting upon the last ones spin for the next; 0: do not.
+  // For how long to spin after acting upon events; 0: do not spin.
   std::int64_t limit_ns() const { return usual_ns_ <= longest_ns_ ? longest_ns_ : 0; }
 
  private:

@@ -17,27 +17,30 @@ std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
 
 constexpr std::uint64_t kSeed = UINT64_C(0xcbf29ce484222325);
 
+constexpr std::size_t kLookBack = 1024; // places, from the newest one
+
 std::uint32_t more(std::uint32_t count, std::uint32_t by) {
   constexpr auto kMost = std::numeric_limits<std::uint32_t>::max();
   return count > kMost - by ? kMost : count + by;
 }
 
-// Where the places of a step are kept, in order.
-auto at(std::vector<Touch>& touches, const Touch& touch) {
-  return std::ranges::lower_bound(touches, std::tuple(touch.allocation, touch.page), {},
-                                  [](const Touch& each) { return std::tuple(each.allocation, each.page); });
+auto order(const Touch& touch) { return std::tuple(touch.allocation, touch.page, touch.length); }
+
+// A new place only where there are not too many, and `claim` has room for it: a vector takes up to twice what is in it.
+void add(std::vector<Touch>& touches, const Touch& touch, Claim& claim) {
+  const auto found = std::ranges::lower_bound(touches, order(touch), {}, order);
+  if (found != touches.end() && order(*found) == order(touch))
+    found->count = more(found->count, touch.count);
+  else if (touches.size() < Accesses::kMaxTouches && claim.more(2 * sizeof(Touch)))
+    touches.insert(found, touch);
 }
 
-// False: there are too many.
-bool add(std::vector<Touch>& touches, const Touch& touch) {
-  const auto found = at(touches, touch);
-  if (found != touches.end() && found->allocation == touch.allocation && found->page == touch.page) {
-    found->count = more(found->count, touch.count);
-    return true;
-  }
-  if (touches.size() >= Accesses::kMaxTouches) return false;
-  touches.insert(found, touch);
-  return true;
+void add(std::vector<Free>& frees, const Free& free, Claim& claim) {
+  const auto found = std::ranges::lower_bound(frees, free.allocation, {}, &Free::allocation);
+  if (found != frees.end() && found->allocation == free.allocation)
+    found->count = more(found->count, free.count);
+  else if (frees.size() < Accesses::kMaxTouches && claim.more(2 * sizeof(Free)))
+    frees.insert(found, free);
 }
 
 double time_of(const Iteration& iteration) {
@@ -52,12 +55,14 @@ void most_time_first(std::vector<Iteration>& iterations) {
 void merge(Iteration& into, const Iteration& other) {
   if (other.length_ns > 0) into.length_ns = into.length_ns > 0 ? std::min(into.length_ns, other.length_ns) : other.length_ns;
   into.passes += other.passes;
+  Claim unlimited;
   for (std::size_t i = 0; i < into.steps.size(); ++i) {
     const Step& theirs = other.steps[i];
     Step& step = into.steps[i];
     if (step.duration_ns == 0) step.duration_ns = theirs.duration_ns;
     step.scans = more(step.scans, theirs.scans);
-    for (const Touch& touch : theirs.touches) add(step.touches, touch);
+    for (const Touch& touch : theirs.touches) add(step.touches, touch, unlimited);
+    for (const Free& free : theirs.frees) add(step.frees, free, unlimited);
   }
 }
 
@@ -102,6 +107,7 @@ void Accesses::waited(std::int64_t t_ns) {
     missed();
     segments_.clear();
     pending_.clear();
+    given_.clear();
     launches_kept_ = 0;
   }
   if (broken_ || segment_.launches.empty()) {
@@ -120,13 +126,24 @@ void Accesses::waited(std::int64_t t_ns) {
   forget_old();
 }
 
-bool Accesses::follows() { return here_ != nullptr && segments_.back().hash == here_->hashes[next_segment_]; }
+// Of one hash and as long: a program that chose its hashes could make segments of any length look the same.
+bool Accesses::same(const Segment& one, const Segment& other) {
+  return one.hash == other.hash && one.launches.size() == other.launches.size();
+}
+
+bool Accesses::Followed::has(std::size_t i, const Segment& segment) const {
+  const std::size_t end = i + 1 < begins.size() ? begins[i + 1] : learnt.steps.size();
+  return hashes[i] == segment.hash && end - begins[i] == segment.launches.size();
+}
+
+bool Accesses::follows() { return here_ != nullptr && here_->has(next_segment_, segments_.back()); }
 
 void Accesses::passed() {
   place(segments_.back(), *here_, here_->begins[next_segment_]);
   step_ = here_->begins[next_segment_] + segments_.back().launches.size();
   next_segment_ = (next_segment_ + 1) % here_->hashes.size();
   pending_.clear();
+  given_.clear();
   if (next_segment_ == 0) {
     step_ = 0;
     ++here_->learnt.passes;
@@ -149,9 +166,9 @@ void Accesses::look_at_length() {
 std::size_t Accesses::period() const {
   const std::size_t have = segments_.size();
   for (std::size_t length = 1; length <= std::min(kMaxSegments, have / 2); ++length) {
-    std::size_t same = 0;
-    while (same < length && segments_[have - 1 - same].hash == segments_[have - 1 - same - length].hash) ++same;
-    if (same == length) return length;
+    std::size_t alike = 0;
+    while (alike < length && same(segments_[have - 1 - alike], segments_[have - 1 - alike - length])) ++alike;
+    if (alike == length) return length;
   }
   return 0;
 }
@@ -176,13 +193,14 @@ void Accesses::recognise(std::size_t segments) {
     steps += segments_[first + i].launches.size();
   }
   if (steps > kMaxLaunches) return;
-  Followed* followed = find(path, steps);
+  Followed* followed = find(first, segments, least);
   if (followed == nullptr) followed = make(first + least, segments, path);
   if (followed == nullptr) return;
   for (std::size_t i = 0; i < segments; ++i)
     for (const std::size_t pass : {first - segments, first})
       place(segments_[pass + (least + i) % segments], *followed, followed->begins[i]);
   pending_.clear();
+  given_.clear();
   here_ = followed;
   following_ = &followed->learnt;
   next_segment_ = (segments - least) % segments;
@@ -191,9 +209,13 @@ void Accesses::recognise(std::size_t segments) {
   look_at_length();
 }
 
-Accesses::Followed* Accesses::find(std::uint64_t path, std::size_t steps) {
-  for (const auto& each : known_)
-    if (each->learnt.path == path && each->learnt.steps.size() == steps) return each.get();
+// first: number, in segments_, of the oldest of the newest `segments`; begin: with how many behind it the iteration begins.
+Accesses::Followed* Accesses::find(std::size_t first, std::size_t segments, std::size_t begin) {
+  for (const auto& each : known_) {
+    std::size_t alike = 0;
+    while (each->hashes.size() == segments && alike < segments && each->has(alike, segments_[first + (begin + alike) % segments])) ++alike;
+    if (alike == segments) return each.get();
+  }
   return nullptr;
 }
 
@@ -208,9 +230,10 @@ Accesses::Followed* Accesses::make(std::size_t first, std::size_t segments, std:
     made->hashes.push_back(segment.hash);
     made->begins.push_back(made->learnt.steps.size());
     for (const Launch& launch : segment.launches)
-      made->learnt.steps.push_back({.kernel = launch.kernel, .duration_ns = launch.duration_ns, .touches = {}});
+      made->learnt.steps.push_back({.kernel = launch.kernel, .duration_ns = launch.duration_ns, .touches = {}, .frees = {}});
   }
-  if (!claim_.more(made->learnt.steps.size() * sizeof(Step))) return nullptr;
+  made->claim = Claim(room_);
+  if (!made->claim.more(made->learnt.steps.size() * sizeof(Step))) return nullptr;
   if (known_.size() == kMaxIterations)
     known_.erase(std::ranges::min_element(known_, {}, [](const auto& each) { return time_of(each->learnt); }));
   known_.push_back(std::move(made));
@@ -224,34 +247,48 @@ void Accesses::place(const Segment& segment, Followed& followed, std::size_t beg
   for (const Place& said : pending_)
     if (said.number >= segment.first && said.number - segment.first < segment.launches.size()) {
       const std::size_t i = said.number - segment.first;
-      if (segment.launches[i].kernel == said.kernel) put(steps[begin + i], said);
+      if (segment.launches[i].kernel == said.kernel) put(steps[begin + i], said, followed.claim);
     }
+  for (const Given& given : given_)
+    if (given.number >= segment.first && given.number - segment.first < segment.launches.size())
+      add(steps[begin + (given.number - segment.first)].frees, {.allocation = given.allocation, .count = 1}, followed.claim);
 }
 
-void Accesses::put(Step& step, const Place& place) {
+void Accesses::put(Step& step, const Place& place, Claim& claim) {
   if (place.pages == 0) {
     step.scans = more(step.scans, 1);
     return;
   }
   if (pages_.size() <= place.touch.allocation) pages_.resize(place.touch.allocation + std::size_t{1});
   pages_[place.touch.allocation] = std::max(pages_[place.touch.allocation], place.pages);
-  if (step.touches.size() == step.touches.capacity() && !claim_.more((step.touches.size() + 1) * sizeof(Touch))) return;
-  add(step.touches, place.touch);
+  add(step.touches, place.touch, claim);
 }
 
 void Accesses::scanned(std::uint64_t number, Identity kernel) {
   if (pending_.size() < kMaxPending) pending_.push_back({.number = number, .kernel = kernel, .touch = {}});
 }
 
-// Behind scanned() of that launch.
-void Accesses::touched(std::uint64_t number, std::uint32_t allocation, std::uint32_t page, std::uint32_t pages) {
-  if (allocation >= kMaxAllocations || page >= pages || pending_.size() >= kMaxPending) return;
-  for (auto said = pending_.rbegin(); said != pending_.rend() && said->number >= number; ++said)
+// Behind scanned() of that launch, and at most as many places behind it as threads that launch at the same time put between them.
+void Accesses::touched(std::uint64_t number, std::uint32_t allocation, std::uint32_t page, std::uint32_t pages, std::uint32_t length) {
+  if (allocation >= kMaxAllocations || page >= pages || length > pages - page || pending_.size() >= kMaxPending) return;
+  std::size_t looked = 0;
+  for (auto said = pending_.rbegin(); said != pending_.rend() && said->number >= number && looked < kLookBack; ++said, ++looked)
     if (said->number == number) {
       const Identity kernel = said->kernel;
-      pending_.push_back({.number = number, .kernel = kernel, .touch = {.allocation = allocation, .page = page, .count = 1}, .pages = pages});
+      const Touch touch{.allocation = allocation, .page = page, .count = 1, .length = length};
+      pending_.push_back({.number = number, .kernel = kernel, .touch = touch, .pages = pages});
       return;
     }
+}
+
+void Accesses::freed(std::uint64_t number, std::uint32_t allocation) {
+  if (allocation >= kMaxAllocations) return;
+  if (here_ != nullptr && number == waited_at_) { // behind the wait: that segment is in its place already
+    std::vector<Step>& steps = here_->learnt.steps;
+    add(steps[(step_ > 0 ? step_ : steps.size()) - 1].frees, {.allocation = allocation, .count = 1}, here_->claim);
+  } else if (given_.size() < kMaxPending) {
+    given_.push_back({.number = number, .allocation = allocation});
+  }
 }
 
 // What is older than two of the longest iterations.
@@ -261,7 +298,8 @@ void Accesses::forget_old() {
     segments_.pop_front();
   }
   const std::uint64_t oldest = segments_.empty() ? 0 : segments_.front().first;
-  std::erase_if(pending_, [&](const Place& said) { return said.number < oldest; });
+  while (!pending_.empty() && pending_.front().number < oldest) pending_.pop_front();
+  while (!given_.empty() && given_.front().number < oldest) given_.pop_front();
 }
 
 AccessesLearnt Accesses::learnt() const {
@@ -274,14 +312,43 @@ AccessesLearnt Accesses::learnt() const {
 }
 
 AccessesLearnt Accesses::known() const {
-  AccessesLearnt found{.pages = pages_, .iterations = {}};
-  if (following_ == nullptr) return {};
-  AccessesLearnt before{.pages = before_.pages, .iterations = {}};
-  found.iterations.push_back(*following_);
-  for (const Iteration& each : before_.iterations)
-    if (each.path == following_->path && each.steps.size() == following_->steps.size()) before.iterations.push_back(each);
-  merge(found, before);
-  return found;
+  Reading reading;
+  while (!read(reading, kMaxLaunches)) {}
+  return std::move(reading).known();
+}
+
+bool Accesses::read(Reading& into, std::size_t steps) const {
+  if (following_ == nullptr) {
+    into = {};
+    return true;
+  }
+  const Iteration& from = *following_;
+  if (into.of_ != following_ || into.found_.iterations.front().path != from.path) {
+    into = {};
+    into.of_ = following_;
+    into.found_.iterations.push_back({.path = from.path, .length_ns = 0, .passes = 0, .steps = {}});
+    into.found_.iterations.front().steps.reserve(from.steps.size());
+  }
+  Iteration& to = into.found_.iterations.front();
+  const auto begin = from.steps.begin() + static_cast<std::ptrdiff_t>(std::min(to.steps.size(), from.steps.size()));
+  const auto count = std::min(steps, static_cast<std::size_t>(from.steps.end() - begin));
+  to.steps.insert(to.steps.end(), begin, begin + static_cast<std::ptrdiff_t>(count));
+  if (to.steps.size() < from.steps.size()) return false;
+  to.length_ns = from.length_ns;
+  to.passes = from.passes;
+  into.found_.pages = pages_; // last: all places that were read are within these
+  into.before_ = before_;
+  return true;
+}
+
+AccessesLearnt Accesses::Reading::known() && {
+  if (before_ == nullptr || found_.iterations.empty()) return std::move(found_);
+  const Iteration& now = found_.iterations.front();
+  AccessesLearnt before{.pages = before_->pages, .iterations = {}};
+  for (const Iteration& each : before_->iterations)
+    if (each.path == now.path && each.steps.size() == now.steps.size()) before.iterations.push_back(each);
+  merge(found_, before);
+  return std::move(found_);
 }
 
 } // namespace fikit::predictor

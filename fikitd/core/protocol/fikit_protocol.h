@@ -32,13 +32,15 @@ extern "C" {
  *   4  copies: the entry COPY, copies_ask_from (the shim reads it), request_copy and request_bytes. In older pages the shim
  *      reports no copy and holds none.
  *   5  fills_ask and collective_names (the shim reads both). Older shims let fills pass, and know no names but their own.
- *   6  moves: what of the client's memory is to be on the GPU. Older shims move none, and their clients are not held for theirs. */
+ *   6  moves: what of the client's memory is to be on the GPU. Older shims move none, and their clients are not held for theirs.
+ *   7  plans: which of it when, launch by launch (struct fikit_plan, in the same file behind the page). Older shims carry none out. */
 #define FIKIT_PROTOCOL_OLDEST 2u
-#define FIKIT_PROTOCOL_VERSION 6u
+#define FIKIT_PROTOCOL_VERSION 7u
 #define FIKIT_SINCE_RUNS 3u
 #define FIKIT_SINCE_COPIES 4u
 #define FIKIT_SINCE_FILLS 5u
 #define FIKIT_SINCE_MOVES 6u
+#define FIKIT_SINCE_PLANS 7u
 #define FIKIT_MEMORY_VERSION 2u /* of the memory page, which the processes of a job share whatever version they are of */
 #define FIKIT_PAGE_MAGIC 0x464b5047u /* "FKPG" */
 
@@ -102,7 +104,7 @@ struct fikit_hello {
 struct fikit_welcome {
   struct fikit_message_head head;
   uint32_t version; /* in which both go on; the page's, too */
-  uint32_t page_bytes;
+  uint32_t page_bytes;   /* of its file: with what lies behind the page */
   uint32_t memory_bytes; /* size of the memory page */
   uint32_t memory_share; /* which of its shares is this client's, below FIKIT_MEMORY_SHARES */
 };
@@ -157,8 +159,12 @@ enum fikit_entry_kind {
                             somebody with another priority shares the GPU */
   FIKIT_ENTRY_TOUCHES = 11, /* launch number `before`, of `slot`, was looked at for the memory that its arguments name: `value` TOUCH
                                entries about it follow, FIKIT_TOUCHES at most. Other daemons look at neither */
-  FIKIT_ENTRY_TOUCH = 12,   /* launch number `before` names memory: of the allocation with number `slot`, from page `value` (its
-                               lower half, counted from the allocation's begin) on; the upper half: pages of the allocation */
+  FIKIT_ENTRY_TOUCH = 12,   /* launch number `before` names memory: of the allocation with number `slot` (below FIKIT_TOUCH_ALLOCATIONS),
+                               from page `value` (its lower half, counted from the allocation's begin) on; the upper half: pages of
+                               the allocation. Where it is known how many pages it touches from there on (copies, memsets), slot is
+                               that number of pages x FIKIT_TOUCH_ALLOCATIONS more: older daemons look at no such entry */
+  FIKIT_ENTRY_FREED = 13,   /* after launch number `before`, and before the next one, the program gave back the allocation with number
+                               `slot`: nobody needs its contents any more. Since version 7 */
 };
 
 /* What a program's kernels touch (jobs with memory on the host, and measured ones): memory of 1 MiB and more, numbered in the order
@@ -166,6 +172,7 @@ enum fikit_entry_kind {
 #define FIKIT_TOUCHES 64u              /* of one launch */
 #define FIKIT_TOUCH_ALLOCATIONS 4096u  /* numbers are below this */
 #define FIKIT_TOUCH_PAGE_BYTES 4096u
+#define FIKIT_TOUCH_LENGTH 0xfffffu       /* the most pages that a place is known to have; of a longer one it is not known */
 
 /* Between host and device; the device makes the copies of each direction one after the other. */
 enum fikit_copy { FIKIT_COPY_NONE = 0, FIKIT_COPY_IN = 1, FIKIT_COPY_OUT = 2 };
@@ -186,8 +193,8 @@ enum fikit_copy { FIKIT_COPY_NONE = 0, FIKIT_COPY_IN = 1, FIKIT_COPY_OUT = 2 };
 struct fikit_entry {
   FIKIT_ATOMIC(uint64_t) stamp;
   union {
-    int64_t t_ns;    /* when; SAMPLE, GAP and TOUCHES have no time */
-    uint64_t before; /* SAMPLE, GAP: which launches came before it; TOUCHES, TOUCH: launch_seq of the launch */
+    int64_t t_ns;    /* when; SAMPLE, GAP, TOUCHES, TOUCH and FREED have no time */
+    uint64_t before; /* SAMPLE, GAP: which launches came before it; TOUCHES, TOUCH, FREED: launch_seq of the launch */
   };
   uint32_t slot;
   uint32_t kind; /* enum fikit_entry_kind */
@@ -211,10 +218,14 @@ struct fikit_moves {
   FIKIT_ATOMIC(uint64_t) missed_bytes;   /* were to be on the GPU and not there when its work went on: these come by page faults */
   FIKIT_ATOMIC(uint64_t) moving_ns;      /* for so long has a thread of it stood at the gate and moved */
   FIKIT_ATOMIC(uint32_t) reached;        /* the newest goal that it has done what it can for; written after the words above */
-  FIKIT_ATOMIC(uint32_t) turns;          /* goals for which anything was moved */
+  FIKIT_ATOMIC(uint32_t) turns;          /* times that memory was brought, each after some had been sent away */
   FIKIT_ATOMIC(uint32_t) failures;       /* moves that the driver refused; each ends the moving for its goal */
   uint32_t reserved;
 };
+
+/* No fikitd gives a lease longer than half of this: lease_ms is 10 s at most, and a lease ten times that while nothing is launched. (Of half, since a client may
+ * have read the clock before.) One that ends further ahead is none, so that whatever a faulty fikitd wrote last holds a launch for a bounded time. */
+#define FIKIT_MOST_LEASE_NS INT64_C(200000000000)
 
 struct fikit_page {
   /* Constant after WELCOME; written by the daemon. */
@@ -233,7 +244,7 @@ struct fikit_page {
   FIKIT_ATOMIC(uint32_t) wake;      /* futex word: the daemon adds 1 and wakes after every change below or of gate */
   FIKIT_ATOMIC(uint32_t) grant_seq; /* the request with this request_seq may launch */
   FIKIT_ATOMIC(uint32_t) awake;     /* 1: the dispatcher is polling; no doorbell needed */
-  FIKIT_ATOMIC(int64_t) gate_until_ns; /* a CLOSED gate counts as OPEN after this moment; renewed by the daemon */
+  FIKIT_ATOMIC(int64_t) gate_until_ns; /* a CLOSED gate counts as OPEN after this moment, and where it is more than FIKIT_MOST_LEASE_NS ahead; renewed by the daemon */
   FIKIT_ATOMIC(uint64_t) ring_tail; /* entries the daemon has consumed (measuring clients ring the doorbell at half) */
   FIKIT_ATOMIC(uint32_t) marker_interval; /* put a mark behind one launch in so many, and where the bits below say so; 0: none */
   /* Since version 5. 1: a memset or copy within the device is a launch; 0: passes. */
@@ -280,12 +291,58 @@ struct fikit_page {
    * knows to wait for others on other GPUs: their slots are of kind COOPERATIVE. */
   char collective_names[FIKIT_COLLECTIVES_BYTES];
   struct fikit_moves moves; /* since version 6 */
-  uint8_t pad6[2560 - FIKIT_COLLECTIVES_BYTES - sizeof(struct fikit_moves)];
+  FIKIT_ATOMIC(uint64_t) most_movable_bytes; /* the most that moves.movable_bytes was lately, and when it last was: in stream order a program takes and gives */
+  FIKIT_ATOMIC(int64_t) most_movable_ns;     /* back the memory of a whole pass between two looks at it. Since version 7; 0: by a client that does not say it */
+  uint8_t pad6[2560 - FIKIT_COLLECTIVES_BYTES - sizeof(struct fikit_moves) - 16];
 
   /* Written by the GPU, where the client could register this one page of memory with it. Mark number n (from 1) is word
    * n % FIKIT_MARKS, and reached once the word is n. A number is given out when the one FIKIT_MARKS before it was reached. */
   FIKIT_ATOMIC(uint32_t) marks[FIKIT_MARKS];
   uint8_t pad7[FIKIT_MARKS_BYTES - 4 * FIKIT_MARKS];
+};
+
+/* ---------------------------------------------------------------- the plan, behind the page */
+
+/* A program whose memory has less room on the GPU than it needs goes through the same launches again and again: a pass. A plan says which
+ * pieces of its memory leave and come back in each pass, and behind which launch. It is a wish, as a goal is: what is not there comes by a
+ * page fault. The plan lies behind the page of a client, in the same file, from version 7 on (fikit_plan_of); untouched it takes no memory. */
+#define FIKIT_CHUNK_BYTES (2u << 20)   /* what a GPU moves as a whole */
+#define FIKIT_PLAN_CHUNKS 32u          /* of one move: 64 MiB, about 3 ms of the link */
+#define FIKIT_PLAN_MOVES 8192u
+#define FIKIT_PLAN_LAUNCHES 16384u     /* of a pass */
+
+/* Launches are counted from 0, the first one of the pass. */
+struct fikit_plan_move {
+  uint32_t after;      /* the launch at whose end it may begin */
+  uint32_t before;     /* IN: the launch that needs it, and waits for it on the GPU: of the next pass unless it is behind `after`. OUT: 0 */
+  uint32_t chunk;      /* the first, from the allocation's begin */
+  uint16_t allocation; /* its number, below FIKIT_TOUCH_ALLOCATIONS, as TOUCH entries have it */
+  uint8_t chunks;      /* 1 .. FIKIT_PLAN_CHUNKS; the allocation's last one may be shorter */
+  uint8_t copy;        /* enum fikit_copy: IN or OUT; NONE: a first use */
+};
+
+/* Behind the moves stand first uses: chunks that launch `before` is the first to touch since the program took their memory. The plan counts them as being on the GPU
+ * from that launch on, so there is room for them there, and nowhere else. They are no moves, and stand in the order of `before`; `after` is 0. */
+
+/* Written by the daemon, whole: number = 0, fence release, the rest, number (release). Read by the client: number acquire, the rest copied,
+ * fence acquire, number again. */
+struct fikit_plan {
+  FIKIT_ATOMIC(uint32_t) number;       /* of this plan; another one each time. 0: there is none, or it is being written */
+  FIKIT_ATOMIC(uint32_t) launches;     /* of a pass, 1 .. FIKIT_PLAN_LAUNCHES */
+  FIKIT_ATOMIC(uint64_t) first_launch; /* launch_seq of the first launch of a pass (launches count from 1); the next pass follows it at once */
+  FIKIT_ATOMIC(int64_t) until_ns;      /* not carried out after that; the daemon renews it, at any time, while the program keeps to its passes */
+  FIKIT_ATOMIC(uint32_t) count;        /* of moves */
+  FIKIT_ATOMIC(uint32_t) first_uses;   /* entries behind the moves; with them FIKIT_PLAN_MOVES at most. A client may look at none */
+
+  /* Written by the client. */
+  FIKIT_ATOMIC(uint32_t) taken;        /* the newest plan that it works by, or 0 */
+  FIKIT_ATOMIC(uint32_t) refused;      /* moves that the driver refused; after one the plan is dropped */
+  FIKIT_ATOMIC(uint64_t) carried_out;  /* moves and first uses handed to the driver, of all plans */
+  FIKIT_ATOMIC(uint64_t) skipped;      /* moves that were due and were not: the place was gone, a capture was under way, nobody came by in time; first
+                                          uses that the driver refused */
+  FIKIT_ATOMIC(uint64_t) bytes_per_s;  /* what its moves took of the device, each by itself, as its events say; 0: too few were timed yet */
+
+  struct fikit_plan_move moves[FIKIT_PLAN_MOVES]; /* in the order in which they begin; `after` never goes down. Behind them the first uses */
 };
 
 /* ---------------------------------------------------------------- the memory page */
@@ -334,6 +391,8 @@ struct fikit_memory {
 FIKIT_STATIC_ASSERT(sizeof(struct fikit_entry) == 32, "a ring entry is half a cache line");
 FIKIT_STATIC_ASSERT(sizeof(struct fikit_page) % FIKIT_MARKS_BYTES == 0, "the marks begin and end a page of memory");
 FIKIT_STATIC_ASSERT(sizeof(struct fikit_moves) == 128, "the daemon's words of moves and the client's are a cache line each");
+FIKIT_STATIC_ASSERT(sizeof(struct fikit_plan_move) == 16, "four moves of a plan are a cache line");
+FIKIT_STATIC_ASSERT(sizeof(struct fikit_plan) == 64 + 16 * FIKIT_PLAN_MOVES, "before the moves of a plan is one cache line");
 FIKIT_STATIC_ASSERT(sizeof(struct fikit_memory_share) == 64, "a process's share is a cache line");
 FIKIT_STATIC_ASSERT(sizeof(struct fikit_memory) % 64 == 0, "the memory page is whole cache lines");
 FIKIT_STATIC_ASSERT(sizeof(struct fikit_kernel) <= FIKIT_MESSAGE_BYTES, "a message fits a packet");

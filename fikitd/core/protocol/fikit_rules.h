@@ -86,6 +86,18 @@ static inline bool fikit_fills_ask(const struct fikit_page *page) {
   return page->version >= FIKIT_SINCE_FILLS && FIKIT_LOAD(page->fills_ask, relaxed) != 0;
 }
 
+/* ---------------------------------------------------------------- plans */
+
+/* Of the file in which a page of this version lies. */
+static inline uint64_t fikit_page_file_bytes(uint32_t version) {
+  return sizeof(struct fikit_page) + (version >= FIKIT_SINCE_PLANS ? sizeof(struct fikit_plan) : 0);
+}
+
+/* The plan behind a page that is mapped whole, of version 7 or newer. */
+static inline struct fikit_plan *fikit_plan_behind(struct fikit_page *page) {
+  return (struct fikit_plan *)(void *)(page + 1);
+}
+
 /* ---------------------------------------------------------------- marks and reports */
 
 /* Behind the launch with this launch_seq, of this slot, fikitd wants a mark. `marked`: launch_seq of the newest mark, or of what
@@ -114,6 +126,15 @@ static inline bool fikit_mark_reached(const struct fikit_page *page, uint32_t nu
 /* All up to launch number `seq` is complete; up to `claimed` that was said before. */
 static inline bool fikit_drain_is_news(uint64_t seq, uint64_t claimed) {
   return seq > claimed;
+}
+
+/* Without work for so long, a program pauses. */
+enum { FIKIT_PAUSE_NS = 50000000 };
+
+/* A drain rings where the one before, at last_ns (0: there was none), is longer ago: the pause between them is over, and fikitd, who looks the
+ * more rarely the longer nothing comes, would hear of it late, perhaps after the program's end. */
+static inline bool fikit_drain_rings(int64_t last_ns, int64_t now_ns) {
+  return last_ns <= now_ns - FIKIT_PAUSE_NS;
 }
 
 /* What the entry of a launch says: the request that it was granted, else its launch_seq. */

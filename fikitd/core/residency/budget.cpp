@@ -175,6 +175,9 @@ class Planner {
   std::vector<std::int64_t> resident_; // chunks, kernel by kernel
 };
 
+constexpr std::int64_t kMostChunkBytes = std::int64_t{1} << 32; // with them the bytes of all transfers of a sequence are an int64
+constexpr double kMostChunkNs = 1e12;                           // slower links are taken for this one: no sum of times overflows
+
 std::int64_t most_touched(const Sequence& sequence) {
   std::size_t most = 0;
   for (std::size_t kernel = 0; kernel < sequence.kernels(); ++kernel) most = std::max(most, sequence.touched(kernel).size());
@@ -185,11 +188,12 @@ std::int64_t most_touched(const Sequence& sequence) {
 
 BudgetPlan plan(const Sequence& sequence, const Link& link, std::int64_t chunk_bytes, std::int64_t budget_bytes) {
   if (sequence.total_ns() <= 0) throw std::invalid_argument("a sequence takes no time");
-  if (chunk_bytes <= 0 || budget_bytes <= 0) throw std::invalid_argument("a chunk and a budget have bytes");
+  if (chunk_bytes <= 0 || chunk_bytes > kMostChunkBytes || budget_bytes <= 0)
+    throw std::invalid_argument("a chunk and a budget have bytes, a chunk 4 GiB at most");
   if (!(std::isfinite(link.bytes_per_s) && link.bytes_per_s > 0) || link.lead_ns < 0)
     throw std::invalid_argument("the link's rate must be positive, its lead not negative");
   const double chunk_time = std::ceil(static_cast<double>(chunk_bytes) / link.bytes_per_s * 1e9);
-  const auto chunk_ns = static_cast<std::int64_t>(std::clamp(chunk_time, 1.0, 1e15));
+  const auto chunk_ns = static_cast<std::int64_t>(std::clamp(chunk_time, 1.0, kMostChunkNs));
   const std::int64_t budget = budget_bytes / chunk_bytes;
 
   BudgetPlan found;

@@ -37,7 +37,8 @@ struct BudgetPlan {
 
 // The plan for a budget. Without transfers where all fits; without a stretch where the greedy plan keeps the budget; else the one of sweep.hpp. Where
 // a kernel alone touches more than the budget `fits` is false: the greedy plan as far as it came, and what is missing then is a page fault.
-// Raises std::invalid_argument: a sequence of no time, chunks or a budget of no bytes, a rate of the link that is not positive, a negative lead.
+// Raises std::invalid_argument: a sequence of no time, chunks or a budget of no bytes, chunks above 4 GiB, a rate of the link that is not positive, a
+// negative lead.
 BudgetPlan plan(const Sequence& sequence, const Link& link, std::int64_t chunk_bytes, std::int64_t budget_bytes);
 
 std::int64_t peak_bytes(const Sequence& sequence, std::int64_t chunk_bytes);  // without any transfer

@@ -17,18 +17,22 @@ void check(const EpochRules& rules, std::int64_t room_bytes, std::span<const Ten
   if (!(rules.hysteresis >= 0 && std::isfinite(rules.hysteresis))) throw std::invalid_argument("hysteresis must not be negative");
   if (rules.least_epoch_ns <= 0 || rules.patience_ns <= 0 || rules.max_wait_ns <= 0)
     throw std::invalid_argument("the times of the rules must be positive");
+  if (rules.beside_ns < 0) throw std::invalid_argument("the times of the rules must be positive, or 0 beside the moves");
   if (room_bytes < 0) throw std::invalid_argument("room must not be negative");
   for (const Tenant& each : tenants) {
-    if (each.bytes < 0 || each.resident_bytes < 0 || each.waited_ns < 0) throw std::invalid_argument("a tenant's numbers must not be negative");
+    if (each.bytes < 0 || each.resident_bytes < 0 || each.waited_ns < 0 || each.ran_ns < 0) throw std::invalid_argument("a tenant's numbers must not be negative");
     if (!(each.work >= 0 && each.work <= 1)) throw std::invalid_argument("a tenant's work is from 0 to 1");
   }
 }
 
 // What a tenant's turn is worth. The epoch is so long that moves take at most most_lost of it, so a newcomer works for the rest: a change
-// that costs more than it gains is never worth more than no change.
+// that costs more than it gains is never worth more than no change. The advantage of one that runs wears off: of two that run and use about as
+// much, the one that has run longer makes room.
 double worth(const EpochRules& rules, const Tenant& tenant) {
   const double aged = tenant.work * (1 + static_cast<double>(tenant.waited_ns) / static_cast<double>(rules.patience_ns));
-  return tenant.runs ? aged : aged * (1 - rules.most_lost) / (1 + rules.hysteresis);
+  if (!tenant.runs) return aged * (1 - rules.most_lost) / (1 + rules.hysteresis);
+  const double worn = std::min(1.0, static_cast<double>(tenant.ran_ns) / static_cast<double>(rules.patience_ns));
+  return aged / (1 + rules.hysteresis * worn);
 }
 
 // The set of most worth within the room: depth first by worth per byte, without branches that cannot become better than the best.
@@ -50,7 +54,8 @@ class Choice {
     const double left = worths_[a] * static_cast<double>(tenants_[b].bytes);
     const double right = worths_[b] * static_cast<double>(tenants_[a].bytes);
     if (left != right) return left > right;
-    return tenants_[a].runs != tenants_[b].runs ? tenants_[a].runs : a < b;
+    if (tenants_[a].runs != tenants_[b].runs) return tenants_[a].runs;
+    return tenants_[a].waited_ns != tenants_[b].waited_ns ? tenants_[a].waited_ns > tenants_[b].waited_ns : a < b;
   }
 
   // What could still be added, if a tenant could run in part.
@@ -113,11 +118,12 @@ std::int64_t spare_bytes(bool runs, const Tenant& tenant) {
   return runs ? std::max<std::int64_t>(tenant.resident_bytes - tenant.bytes, 0) : tenant.resident_bytes;
 }
 
-// Who leaves first: those without work, then those who will wait longest for their next turn, which is who has waited least.
-std::vector<std::size_t> leaving(const std::vector<bool>& runs, std::span<const Tenant> tenants) {
+// Who leaves first: those without work, then those who will wait longest for their next turn, which is who has waited least. ahead: of those that
+// ran in neither epoch, whose memory nobody misses while the old set runs; else the others.
+std::vector<std::size_t> leaving(const std::vector<bool>& runs, std::span<const Tenant> tenants, bool ahead) {
   std::vector<std::size_t> found;
   for (std::size_t i = 0; i < tenants.size(); ++i)
-    if (spare_bytes(runs[i], tenants[i]) > 0) found.push_back(i);
+    if (spare_bytes(runs[i], tenants[i]) > 0 && ahead == (!runs[i] && !tenants[i].runs)) found.push_back(i);
   std::stable_sort(found.begin(), found.end(), [&](std::size_t a, std::size_t b) {
     const bool idle_a = tenants[a].work <= 0, idle_b = tenants[b].work <= 0;
     return idle_a != idle_b ? idle_a : tenants[a].waited_ns < tenants[b].waited_ns;
@@ -128,7 +134,7 @@ std::vector<std::size_t> leaving(const std::vector<bool>& runs, std::span<const 
 // The moves out, as many bytes at a time as are asked for.
 class Outs {
  public:
-  Outs(const std::vector<bool>& runs, std::span<const Tenant> tenants) : order_(leaving(runs, tenants)) {
+  Outs(const std::vector<bool>& runs, std::span<const Tenant> tenants, bool ahead) : order_(leaving(runs, tenants, ahead)), ahead_(ahead) {
     for (const std::size_t i : order_) left_bytes_.push_back(spare_bytes(runs[i], tenants[i]));
   }
 
@@ -137,7 +143,7 @@ class Outs {
     std::int64_t made = 0;
     while (made < bytes && next_ < order_.size()) {
       const std::int64_t part = std::min(bytes - made, left_bytes_[next_]);
-      moves.push_back({.tenant = order_[next_], .bytes = part, .in = false, .ahead = false});
+      moves.push_back({.tenant = order_[next_], .bytes = part, .in = false, .ahead = ahead_});
       made += part;
       left_bytes_[next_] -= part;
       if (left_bytes_[next_] == 0) ++next_;
@@ -147,6 +153,7 @@ class Outs {
 
  private:
   std::vector<std::size_t> order_;
+  bool ahead_;
   std::vector<std::int64_t> left_bytes_;
   std::size_t next_ = 0;
 };
@@ -155,7 +162,9 @@ constexpr double kMost = 9e18; // of ns or bytes: not quite what an int64 holds
 
 std::int64_t rounded_up(double ns) { return static_cast<std::int64_t>(std::ceil(std::min(ns, kMost))); }
 
-std::int64_t time_of(const EpochRules& rules, double bytes) { return rounded_up(bytes / rules.link_bytes_per_s * 1e9); }
+std::int64_t swap_of(const EpochRules& rules, double bytes) {
+  return rounded_up(static_cast<double>(rules.beside_ns) + bytes / rules.link_bytes_per_s * 1e9);
+}
 
 std::int64_t length_of(const EpochRules& rules, std::int64_t swap_ns) {
   const double needed = static_cast<double>(swap_ns) * (1 - rules.most_lost) / rules.most_lost;
@@ -175,29 +184,31 @@ Epoch next_epoch(const EpochRules& rules, std::int64_t room_bytes, std::span<con
   // Room may have become smaller since: what is there beyond it leaves, whoever comes.
   const std::int64_t over_bytes = free < 0 ? static_cast<std::int64_t>(std::min(-free, kMost)) : 0;
 
-  Outs outs(epoch.runs, tenants);
-  double now_bytes = static_cast<double>(outs.make(over_bytes, epoch.moves));
+  Outs idle(epoch.runs, tenants, true), others(epoch.runs, tenants, false);
   std::vector<Move> ahead;
+  const std::int64_t over_idle_bytes = idle.make(over_bytes, ahead);
+  double now_bytes = static_cast<double>(others.make(over_bytes - over_idle_bytes, epoch.moves));
   for (std::size_t i = 0; i < tenants.size(); ++i) {
     std::int64_t missing = epoch.runs[i] ? std::max<std::int64_t>(tenants[i].bytes - tenants[i].resident_bytes, 0) : 0;
+    if (missing > free_bytes) free_bytes += idle.make(missing - free_bytes, ahead);
     if (const std::int64_t early = std::min(missing, free_bytes); early > 0) {
       ahead.push_back({.tenant = i, .bytes = early, .in = true, .ahead = true});
       free_bytes -= early;
       missing -= early;
     }
     if (missing == 0) continue;
-    now_bytes += static_cast<double>(outs.make(missing, epoch.moves)) + static_cast<double>(missing);
+    now_bytes += static_cast<double>(others.make(missing, epoch.moves)) + static_cast<double>(missing);
     epoch.moves.push_back({.tenant = i, .bytes = missing, .in = true, .ahead = false});
   }
   epoch.moves.insert(epoch.moves.begin(), ahead.begin(), ahead.end());
-  epoch.swap_ns = time_of(rules, now_bytes);
+  epoch.swap_ns = now_bytes > 0 ? swap_of(rules, now_bytes) : 0;
   epoch.length_ns = length_of(rules, epoch.swap_ns);
   return epoch;
 }
 
 std::int64_t longest_wait_ns(const EpochRules& rules, std::int64_t room_bytes, std::size_t tenants) {
   check(rules, room_bytes, {});
-  const std::int64_t swap_ns = time_of(rules, 2 * static_cast<double>(room_bytes)); // all of it out, and as much in
+  const std::int64_t swap_ns = swap_of(rules, 2 * static_cast<double>(room_bytes)); // all of it out, and as much in
   const double turn_ns = static_cast<double>(swap_ns) + static_cast<double>(length_of(rules, swap_ns));
   // The epoch in which it becomes overdue, one for each that is overdue before it, and its own move.
   return rounded_up(static_cast<double>(rules.max_wait_ns) + static_cast<double>(tenants) * turn_ns + static_cast<double>(swap_ns));

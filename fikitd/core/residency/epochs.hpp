@@ -15,12 +15,14 @@ struct Tenant {
   double work = 0;                 // device time per unit of time that it is predicted to use while it runs, 0 to 1
   std::int64_t waited_ns = 0;      // since it ran last; 0 for one that runs
   bool runs = false;               // it was chosen for the epoch that ends
+  std::int64_t ran_ns = 0;         // of one that runs: since it came to run, which may have been some epochs ago
 };
 
 struct EpochRules {
   double link_bytes_per_s = 24e9; // one direction at a time: both at once are slower on the GPUs that were measured
-  double most_lost = 0.10;        // share of the time that moves may take: an epoch is so long
-  double hysteresis = 0.10;       // a newcomer must be worth so much more than whoever makes room for it
+  std::int64_t beside_ns = 0;     // of a change, beside what the link needs for its bytes: steps that are seen late, pieces that wait for copies
+  double most_lost = 0.10;        // share of the time that changes may take: an epoch is so long
+  double hysteresis = 0.10;       // a newcomer must be worth so much more than whoever makes room for it; it wears off in patience_ns
   std::int64_t least_epoch_ns = 30'000'000'000;
   std::int64_t patience_ns = 60'000'000'000;  // the work of a tenant that has waited so long counts twice
   std::int64_t max_wait_ns = 300'000'000'000; // one that has waited so long runs before all that have not
@@ -30,13 +32,13 @@ struct Move {
   std::size_t tenant = 0;
   std::int64_t bytes = 0;
   bool in = false;    // from the host to the GPU
-  bool ahead = false; // into room that is free: while those of the old epoch still run
+  bool ahead = false; // while those of the old epoch still run: into room that is free or that is made so, from tenants of neither epoch
 };
 
 struct Epoch {
   std::vector<bool> runs;         // as long as the tenants
   std::vector<Move> moves;        // in the order in which they are made
-  std::int64_t swap_ns = 0;       // c: what the moves that are not made ahead take
+  std::int64_t swap_ns = 0;       // c: what the moves that are not made ahead take, and what is beside them; 0: there are none
   std::int64_t length_ns = 0;     // E: for so long the chosen run, after the moves
 };
 

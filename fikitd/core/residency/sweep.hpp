@@ -18,7 +18,8 @@ struct Swept {
 };
 
 // Whenever the link is free, what is needed next comes in; for that, or for memory that begins to be used, what is needed last leaves, where that is
-// later (Belady's choice, made as early as the link allows). Nothing: a kernel alone needs more than `capacity` chunks.
+// later (Belady's choice, made as early as the link allows). Nothing: a kernel alone needs more than `capacity` chunks, or it would take
+// years.
 std::optional<Swept> sweep(const Sequence& sequence, std::int64_t chunk_ns, std::int64_t capacity);
 
 } // namespace fikit::residency

@@ -36,7 +36,7 @@ void EventAdapter::add(Job& job, std::uint32_t number, std::int64_t t_ns) {
   for (std::size_t i = 0; i < described.size(); ++i)
     client.tracker->describe(static_cast<std::uint32_t>(i) + 1, job.trace().kernel(described[i]));
   if (job.profile() != nullptr) {
-    client.tracker->set_profile({.alone = job.profile()->model, .beside = {}, .doubtful = {}, .borrowed = {}}, {});
+    client.tracker->set_profile({.alone = job.profile()->model, .beside = {}, .doubtful = {}, .borrowed = {}}, {}, nullptr);
     using forecaster::Forecaster;
     const policy::Tuning& tuning = terms_.options.tuning;
     client.tracker->set_forecaster({Forecaster::rhythm(tuning, job.knows_rhythm() ? job.profile()->rhythm : predictor::Rhythm()),

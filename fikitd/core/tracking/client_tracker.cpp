@@ -20,7 +20,7 @@ ClientTracker::ClientTracker(Tracked client, ClientPage& page, const policy::Opt
       forecaster_(options.tuning, traffic.kernels),
       siblings_(client.siblings),
       collective_kernels_(std::move(client.gang), std::move(client.siblings), options.lease_ns),
-      solo_(FIKIT_SLOTS),
+      span_alone_(FIKIT_SLOTS),
       room_(std::move(client.room)),
       journal_(claim_.more(client.journal * sizeof(JournalEvent)) ? client.journal : 0),
       account_(now_ns, {.job = siblings_ == nullptr ? nullptr : &siblings_->reckoned, .measured = client.measure, .overlaps = client.overlaps}),
@@ -47,12 +47,12 @@ void ClientTracker::lost_reports(std::uint64_t launches, policy::Policy& policy)
 
 static bool is_timeless(const Report& report) {
   return report.kind == FIKIT_ENTRY_SAMPLE || report.kind == FIKIT_ENTRY_GAP || report.kind == FIKIT_ENTRY_TOUCHES ||
-         report.kind == FIKIT_ENTRY_TOUCH;
+         report.kind == FIKIT_ENTRY_TOUCH || report.kind == FIKIT_ENTRY_FREED;
 }
 
-// A liar's times decide only when it is its turn.
+// A client can write any time into a report. Clamped to its last report and to now, a false time changes only this client's own order.
 std::int64_t ClientTracker::time_of(const Report& report, std::int64_t now_ns) const {
-  if (is_timeless(report)) return last_report_ns_; // theirs is not said
+  if (is_timeless(report)) return last_report_ns_;
   return std::clamp(report.t_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
 }
 
@@ -65,7 +65,7 @@ void ClientTracker::take(const Report& report, std::int64_t now_ns, policy::Poli
   switch (report.kind) {
     case FIKIT_ENTRY_LAUNCH:
     case FIKIT_ENTRY_GRANTED:
-    case FIKIT_ENTRY_EXPIRED: launch(report, t_ns, policy); break;
+    case FIKIT_ENTRY_EXPIRED: launch(report, t_ns, now_ns, policy); break;
     case FIKIT_ENTRY_DRAINED:
       if (alone_ && disturbed_drains_ > 0) --disturbed_drains_;
       marks_.drained(report.value);
@@ -73,7 +73,7 @@ void ClientTracker::take(const Report& report, std::int64_t now_ns, policy::Poli
       drained({.launches = report.value,
                .t_ns = t_ns,
                .began_ns = report.slot == 0 ? policy::kLongAgo : t_ns - std::int64_t{report.slot}},
-              policy);
+              now_ns, policy);
       break;
     case FIKIT_ENTRY_MARK:
     case FIKIT_ENTRY_MARK_GRANT: put_mark(report, t_ns, policy); break;
@@ -94,7 +94,7 @@ void ClientTracker::put_mark(const Report& report, std::int64_t t_ns, const poli
               .until_ns = end_ns + lease_ns_});
 }
 
-void ClientTracker::launch(const Report& report, std::int64_t t_ns, policy::Policy& policy) {
+void ClientTracker::launch(const Report& report, std::int64_t t_ns, std::int64_t now_ns, policy::Policy& policy) {
   const bool granted = report.kind == FIKIT_ENTRY_GRANTED;
   const std::uint32_t request = granted ? grant_of(static_cast<std::uint32_t>(report.value)) : 0;
   if (request == granted_ || report.kind == FIKIT_ENTRY_EXPIRED) owes_launch_ = false;
@@ -103,10 +103,10 @@ void ClientTracker::launch(const Report& report, std::int64_t t_ns, policy::Poli
   const predictor::Prediction& predicted = known.completed;
   const policy::Client* view = policy.client(id_);
   if (report.kind == FIKIT_ENTRY_LAUNCH) end_gap(t_ns, view);
-  solo_.launched(report.slot, known.profiled);
+  span_alone_.launched(report.slot, known.profiled);
   launched_context_.push(kernel);
   ++launches_;
-  // What nobody let go is no sign that others were on the device.
+  // A launch past a closed gate without grant is not counted: a client must not make others believe that they share the GPU.
   const bool let_go = view == nullptr || view->may_have_launched(granted, t_ns);
   if (let_go) {
     count_kernel();
@@ -132,7 +132,7 @@ void ClientTracker::launch(const Report& report, std::int64_t t_ns, policy::Poli
   account_.launched({.t_ns = t_ns,
                      .work_ns = known.alone.duration_mean_ns,
                      .gap_ns = known.alone.idle_mean_ns,
-                     .no_core_ns = host_cores_.launched(t_ns, [this] { return page_.no_core_ns(); })},
+                     .no_core_ns = host_cores_.launched(t_ns, now_ns, [this] { return page_.no_core_ns(); })},
                     others_work());
   note_under_way(launches_ - std::min(complete_, launches_));
 }
@@ -142,15 +142,15 @@ void ClientTracker::tell(policy::Event& event, policy::Policy& policy) {
   policy.apply(event);
 }
 
-// When the work was over that a drain or a mark tells of.
+// Between which moments the work ended that a drain or a mark reports.
 Moment ClientTracker::ended(const Drain& drain) const {
-  constexpr std::int64_t kWaitsNs = 10'000; // a host that calls and finds nothing to wait for returns sooner
+  constexpr std::int64_t kWaitsNs = 10'000; // a synchronisation that had nothing to wait for returns sooner
   if (!drain.waited) return {.since_ns = std::max(drain.since_ns, drain.t_ns - look_ns_), .until_ns = drain.t_ns};
   const bool awaited = drain.began_ns != policy::kLongAgo && drain.t_ns - drain.began_ns >= kWaitsNs;
   return {.since_ns = awaited ? drain.t_ns : drain.since_ns, .until_ns = drain.t_ns};
 }
 
-void ClientTracker::drained(const Drain& drain, policy::Policy& policy) {
+void ClientTracker::drained(const Drain& drain, std::int64_t now_ns, policy::Policy& policy) {
   const std::uint64_t seen = std::min(drain.launches, launches_);
   const bool all = drain.launches >= launches_;
   complete_ = std::max(complete_, drain.launches);
@@ -173,14 +173,14 @@ void ClientTracker::drained(const Drain& drain, policy::Policy& policy) {
                      .left_ns = event.duration_ns,
                      .all = all},
                     others_work());
-  if (all) host_cores_.all_done(drain.t_ns, [this] { return page_.no_core_ns(); });
+  if (all) host_cores_.all_done(drain.t_ns, now_ns, [this] { return page_.no_core_ns(); });
   interference_.done(drain.launches, drain.t_ns);
   tell(event, policy);
   if (drain.waited) note_drain(drain.t_ns);
   certain_ = std::max(certain_, seen);
 }
 
-// A mark that is not reached says as much as one that is: the work before it is still under way.
+// A mark that is not reached is a fact too: the work before it is still running or queued.
 bool ClientTracker::look_at_marks(std::int64_t now_ns, policy::Policy& policy) {
   bool any = false;
   std::optional<std::uint64_t> missing; // all launches up to this one are not complete
@@ -192,7 +192,7 @@ bool ClientTracker::look_at_marks(std::int64_t now_ns, policy::Policy& policy) {
     any = true;
     if (mark.granted) return grant_done(static_cast<std::uint32_t>(mark.value), mark.missing_ns, now_ns, policy);
     collective_kernels_.drained(mark.value);
-    drained({.launches = mark.value, .t_ns = now_ns, .since_ns = mark.missing_ns, .waited = false}, policy);
+    drained({.launches = mark.value, .t_ns = now_ns, .since_ns = mark.missing_ns, .waited = false}, now_ns, policy);
   });
   interference_.missing(marks_.standing().value, marks_.standing().missing_ns);
   if (missing)

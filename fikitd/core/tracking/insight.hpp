@@ -1,4 +1,4 @@
-// Somebody who knows more of a client than its profile and its reports say, as a simulation's oracle does.
+// Knowledge of a client beyond its profile and its reports: the simulator's oracle, which knows the recording.
 #pragma once
 
 #include "policy/base/events.hpp"
@@ -9,9 +9,9 @@ namespace fikit::tracking {
 class Insight {
  public:
   virtual ~Insight() = default;
-  // Of the launch that is reported, or that stands at the gate.
+  // May change the prediction of the launch that is reported or stands at the gate.
   virtual void predicts(predictor::Prediction& predicted) = 0;
-  // What the policy is about to be told.
+  // May change an event before the policy gets it.
   virtual void tells(policy::Event& event) = 0;
 };
 

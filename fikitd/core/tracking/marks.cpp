@@ -9,7 +9,7 @@ void Marks::put(const Mark& mark) {
   if (ahead <= 0 || (!mark.granted && mark.value < last_launch_)) return;
   last_number_ = mark.number;
   if (!mark.granted) last_launch_ = mark.value;
-  if (count_ == marks_.size()) return; // the client gives a word of the page to two marks: it lies
+  if (count_ == marks_.size()) return; // more marks than the page has words for them: the client's report is false
   marks_[count_++] = mark;
   awaited_ = true;
 }

@@ -1,5 +1,5 @@
-// Marks behind a client's work on the device that were put and not yet reached. What is known of them comes from an
-// untrusted page, so they are bounded in number, in order and in time.
+// A client's marks that the GPU has not written yet. Reports of marks come from an untrusted page, so their number, their order
+// and the time that they are waited for are bounded.
 #pragma once
 
 #include <array>
@@ -14,24 +14,24 @@ namespace fikit::tracking {
 
 struct Mark {
   std::uint32_t number = 0;
-  bool granted = false;        // value is a request, else a launch_seq
+  bool granted = false;        // value is the number of a granted request; else of a launch
   std::uint64_t value = 0;
-  std::int64_t missing_ns = 0; // when it was last known not to be reached
-  std::int64_t until_ns = 0;   // nobody waits for it any longer than this
+  std::int64_t missing_ns = 0; // when it was last seen not to be reached
+  std::int64_t until_ns = 0;   // from then on no client is held for it
 };
 
 class Marks {
  public:
-  // A number that is not newer than the last, or a launch before the last one's, is not believed.
+  // Ignores a mark whose number is not newer than the last one's, or whose launch lies before that of the last one.
   void put(const Mark& mark);
-  // Every launch up to this one is complete, whatever its mark says.
+  // Forgets the marks of launches up to this number: a synchronisation says that they are complete.
   void drained(std::uint64_t launches);
-  bool any() const { return awaited_; } // that somebody waits for
-  // The oldest behind work that did not ask that was not reached at the last look; value 0: there was none.
+  bool any() const { return awaited_; } // is there one that is not overdue?
+  // The oldest mark behind work without a grant that the last look found not reached; value 0: none.
   const Mark& standing() const { return standing_; }
 
-  // Looks at each: visit(mark, reached), oldest first. Reached ones are forgotten. One that is overdue holds nobody up, so
-  // it is not visited before it is reached: long lower work may stand before it, and then it says when that was over.
+  // Calls visit(mark, reached) for each, oldest first, and forgets those that are reached. An overdue mark is visited only once it is
+  // reached: no client is held for it, and the moment at which it is reached still tells when long lower work before it ended.
   template <class Visit>
   void look(std::int64_t now_ns, const ClientPage& page, Visit visit) {
     std::size_t kept = 0;

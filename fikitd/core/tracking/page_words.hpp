@@ -12,9 +12,11 @@
 
 namespace fikit::tracking {
 
+static_assert(FIKIT_PAUSE_NS == kPauseNs, "a client rings after what its report calls a pause");
+
 class PageWords : public ClientPage {
  public:
-  // In a page of an older version, what it does not know is not written.
+  // In a page of an older protocol version, words that came later are not written.
   PageWords(fikit_page& page, std::uint32_t version)
       : page_(&page),
         knows_copies_(version >= FIKIT_SINCE_COPIES),
@@ -35,14 +37,14 @@ class PageWords : public ClientPage {
   }
   void end_run() override { extend_run(0); }
   bool knows_runs() const override { return knows_runs_; }
-  void ask_copies(const policy::CopyEngines& engines) { // long ones
+  void ask_copies(const policy::CopyEngines& engines) { // on these engines long copies ask at the gate from now on
     if (!knows_copies_) return;
     for (std::size_t i = 0; i < engines.size(); ++i)
       page_->copies_ask_from[i].store(engines[i] ? policy::kLongCopyBytes : 0, std::memory_order_relaxed);
   }
   bool knows_moves() const { return knows_moves_; }
-  // So many bytes of its movable memory are to be on the GPU from now on. Returns the number of this wish: never 0, and another one than
-  // the last, whatever the client has written there.
+  // Tells the shim how many bytes of its movable memory are to be on the GPU. Returns the number of this goal, which is never 0 nor the last
+  // one's, whatever the client has written there.
   std::uint32_t set_goal(std::uint64_t bytes) {
     if (!knows_moves_) return 0;
     goal_ = goal_ + 1 == 0 ? 1 : goal_ + 1;
@@ -50,7 +52,7 @@ class PageWords : public ClientPage {
     page_->moves.goal.store(goal_, std::memory_order_release);
     return goal_;
   }
-  // The page was another daemon's: its wish still stands.
+  // A page that a previous fikitd made: that one's goal holds until the next.
   void resume_goal() { goal_ = knows_moves_ ? page_->moves.goal.load(std::memory_order_relaxed) : 0; }
   Moves moves() const { // all 0 in a page of an older version
     Moves moves;
@@ -66,6 +68,8 @@ class PageWords : public ClientPage {
     moves.moving_ns = bounded(said.moving_ns);
     moves.turns = said.turns.load(std::memory_order_relaxed);
     moves.failures = said.failures.load(std::memory_order_relaxed);
+    moves.most_bytes = bounded(page_->most_movable_bytes);
+    moves.most_at_ns = page_->most_movable_ns.load(std::memory_order_relaxed);
     return moves;
   }
   void set_marker_interval(std::uint32_t launches) { page_->marker_interval.store(launches, std::memory_order_relaxed); } // 0: no marks
@@ -89,8 +93,8 @@ class PageWords : public ClientPage {
     if (knows_copies_) request.engine = engine_of(page_->request_copy.load(std::memory_order_relaxed));
     request.bytes = bounded(page_->request_bytes);
     request.posted_ns = page_->request_ns.load(std::memory_order_relaxed);
-    // A field of a later request means that this one has been withdrawn, and after the fence that is seen; the next look sees the
-    // later one whole.
+    // If a field above is already a later request's, the reads after the fence see that this request was withdrawn. The next look finds
+    // the later request whole.
     std::atomic_thread_fence(std::memory_order_acquire);
     request.waiting = page_->waiting.load(std::memory_order_acquire) == 1 &&
                       page_->request_seq.load(std::memory_order_relaxed) == request.sequence;
@@ -98,7 +102,7 @@ class PageWords : public ClientPage {
   }
 
  protected:
-  // Counters of a client that lies stop here, so that sums and differences of them cannot overflow.
+  // No counter that a client wrote is taken for more than this, so that sums and differences of counters cannot overflow.
   static constexpr std::uint64_t kMaxCounter = std::uint64_t{1} << 53;
   static std::uint64_t bounded(const std::atomic<std::uint64_t>& counter) {
     return std::min(counter.load(std::memory_order_relaxed), kMaxCounter);
@@ -108,8 +112,8 @@ class PageWords : public ClientPage {
  private:
   bool knows_copies_;
   bool knows_runs_;
-  bool knows_moves_; // the client may write another version into its page; which one it was given does not change
-  std::uint32_t goal_ = 0; // the number of the newest wish; the page's word is the client's to break
+  bool knows_moves_; // by the version that the page was made for: the client could overwrite the page's own word
+  std::uint32_t goal_ = 0; // number of the newest goal; kept here, because the client could overwrite the page's word
 };
 
 } // namespace fikit::tracking

@@ -1,4 +1,4 @@
-// What was timed of kernels whose description has not come: it comes by the socket, on a busy node later than the times do.
+// Times of kernels that are not described yet. Descriptions come by the socket, on a busy node later than the times on the page.
 #pragma once
 
 #include <algorithm>
@@ -12,14 +12,14 @@ namespace fikit::tracking {
 
 class PendingSamples {
  public:
-  // So many of a client: its page says what it likes.
+  // The most that is kept of one client, since it may report any number.
   static constexpr std::size_t kMost = FIKIT_RING_ENTRIES;
 
   void keep(const Report& report) {
     if (kept_.size() < kMost) kept_.push_back(report);
   }
 
-  // Those of a slot, oldest first: they are kept no longer.
+  // Removes and returns those of a slot, oldest first.
   std::vector<Report> take(std::uint32_t slot) {
     const auto others = [slot](const Report& report) { return report.slot != slot; };
     const auto first = std::stable_partition(kept_.begin(), kept_.end(), others);

@@ -1,4 +1,4 @@
-// Which memory a client's kernels touch, of one whose shim says it.
+// Which memory a client's kernels touch, as its shim reports it.
 #include "client_tracker.hpp"
 
 namespace fikit::tracking {
@@ -11,8 +11,11 @@ void ClientTracker::touched(const Report& report) {
       accesses_->expect(std::move(accesses_before_));
     }
     accesses_->scanned(report.before, identity(report.slot));
+  } else if (accesses_ != nullptr && report.kind == FIKIT_ENTRY_FREED) {
+    accesses_->freed(report.before, report.slot);
   } else if (accesses_ != nullptr) {
-    accesses_->touched(report.before, report.slot, static_cast<std::uint32_t>(report.value), static_cast<std::uint32_t>(report.value >> 32));
+    accesses_->touched(report.before, report.slot % FIKIT_TOUCH_ALLOCATIONS, static_cast<std::uint32_t>(report.value),
+                       static_cast<std::uint32_t>(report.value >> 32), report.slot / FIKIT_TOUCH_ALLOCATIONS);
   }
 }
 

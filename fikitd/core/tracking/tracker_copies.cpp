@@ -1,4 +1,4 @@
-// A client's copies: when it makes them, for those below it; at its gate, how long they take.
+// A client's copies: when it makes them, which lower clients' copies are planned around, and how long those at its gate take.
 #include <algorithm>
 #include <utility>
 
@@ -19,7 +19,7 @@ void ClientTracker::ask_for_copy(const Request& request, std::int64_t t_ns, poli
 
 void ClientTracker::copied(const Report& report, std::int64_t t_ns, policy::Policy& policy) {
   const policy::Engine engine = engine_of(report.slot);
-  if (engine == policy::Engine::compute) return; // garbage
+  if (engine == policy::Engine::compute) return; // no copy engine: a false report
   switch_watch_.copied();
   const policy::Client* view = policy.client(id_);
   if (copy_.request == granted_ && copy_.bytes == report.value && copy_.begin_ns == policy::kNever && view != nullptr)
@@ -32,10 +32,10 @@ void ClientTracker::copied(const Report& report, std::int64_t t_ns, policy::Poli
 void ClientTracker::grant_done(std::uint32_t request, std::int64_t since_ns, std::int64_t t_ns, policy::Policy& policy) {
   collective_kernels_.grant_done(request);
   if (request == granted_) {
-    owes_launch_ = false; // also where the driver refused it
+    owes_launch_ = false; // also where the driver refused the launch, so that no report of it comes
     account_.grant_done(t_ns);
   }
-  // A mark was not reached yet at since_ns. A host that reports it has found out at t_ns, however long it was over then.
+  // By a mark the work ended after since_ns. By the host's own report it may have ended long before t_ns, when the host found out.
   const std::int64_t over_ns = since_ns < t_ns ? std::max(since_ns, t_ns - look_ns_) : policy::kLongAgo;
   switch_watch_.grant_complete(request, request == granted_, {.since_ns = over_ns, .until_ns = t_ns});
   if (request == copy_.request && copy_.begin_ns < t_ns)

@@ -1,4 +1,4 @@
-// A client at its gate: what it asks for, and what it is told. Of a new kernel neither says anything before the kernel's
+// A client at its gate: requests, and the policy's answers. The request of a new kernel is left alone until the kernel's
 // description is there.
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 namespace fikit::tracking {
 
 bool ClientTracker::describes_soon(std::uint32_t slot, std::int64_t t_ns, std::int64_t now_ns) {
-  // It comes by the socket, a moment after the first use of the slot; while fikitd reads a profile, 5 ms and more.
+  // A description comes by the socket a moment after the first use of the slot; while fikitd reads a profile, 5 ms later and more.
   constexpr std::int64_t kDescriptionNs = 20'000'000;
   if (slot == 0 || slot >= FIKIT_SLOTS || identities_[slot] != 0 || nameless_[slot]) return false;
   const bool just_used = t_ns > now_ns - kDescriptionNs && t_ns < now_ns + kDescriptionNs;
@@ -28,15 +28,15 @@ bool ClientTracker::look_at_request(const Request& request, bool patient, std::i
   const predictor::Identity kernel = identity(request.slot);
   undescribed_ = patient && describes_soon(request.slot, request.posted_ns, now_ns);
   if (undescribed_) return changed;
-  // Of what stood there while it was not its turn: for the policy the wait begins now.
+  // A request that stood there during another process's turn: for the policy its wait begins now.
   const bool kept = std::exchange(kept_, 0U) == request.sequence;
   const std::int64_t t_ns = std::clamp(kept ? now_ns : request.posted_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
-  // Who waits for his turn to be measured alone launches through an open gate: that ends the gap, and the wait is part of it.
+  // A client that waits for its turn to be measured launches through an open gate later: that launch ends the gap, the wait included.
   if (request.engine == policy::Engine::compute && !measure_ && !kept) end_gap(t_ns, policy.client(id_));
   posted_ = request.sequence;
   first_ns_ = std::min(first_ns_, t_ns);
   if (kept) wait_book_.granted(now_ns);
-  else wait_book_.posted(request.slot, std::clamp(request.posted_ns, t_ns, t_ns + lease_ns_)); // since this round began, perhaps
+  else wait_book_.posted(request.slot, std::clamp(request.posted_ns, t_ns, t_ns + lease_ns_)); // it may have come after this round began
   if (request.engine != policy::Engine::compute) {
     ask_for_copy(request, t_ns, policy);
     return true;
@@ -56,7 +56,7 @@ bool ClientTracker::look_at_request(const Request& request, bool patient, std::i
 bool ClientTracker::keep_request(const Request& request, const policy::WaitReason& hold, bool patient, std::int64_t now_ns, policy::Policy& policy) {
   Request shown = request;
   shown.waiting = request.waiting && request.engine != policy::Engine::compute;
-  if (!shown.waiting && request.waiting) { // it stands there all the same: wait_book_ is not told that it has left
+  if (!shown.waiting && request.waiting) { // hidden from the policy, but still at the gate: wait_book_ is not told that it has left
     undescribed_ = false;
     if (posted_ != 0)
       policy.apply({.kind = policy::EventKind::waiting_ended, .client = id_, .time_ns = now_ns, .request = std::exchange(posted_, 0U)});
@@ -79,7 +79,7 @@ void ClientTracker::gate_opened(std::int64_t now_ns) {
   wait_book_.granted(now_ns);
   owes_launch_ = false;
   kept_ = 0;
-  posted_ = 0; // whoever waited goes through; if the gate closes again before it noticed, it counts as new
+  posted_ = 0; // the waiting launch goes through; if the gate closes before the host noticed, its request counts as new
   end_run();
 }
 
@@ -90,15 +90,15 @@ bool ClientTracker::grant(std::uint32_t request, std::uint32_t launches, std::in
   wait_book_.granted(now_ns);
   note_grant(now_ns);
   posted_ = 0;
-  count_kernel(); // when it takes the grant it is counted again: until then others must not believe to be alone
+  count_kernel(); // and again at its launch: other clients must not believe to be alone on the GPU between the two
   run_ = {.until = launches > 1 ? page_.launches() + launches : 0, .lease_ns = now_ns + lease_ns_, .taken = false};
   page_.grant(request, run_.until);
   return request != copy_.request;
 }
 
-// Nobody waits for it: who asks meanwhile is answered by a grant.
+// No host waits for this word of the page: a launch that asks meanwhile gets a grant of its own.
 void ClientTracker::extend_run(std::uint32_t launches) {
-  if (run_.until == 0) return; // its lease is over
+  if (run_.until == 0) return; // the grant's lease is over
   run_.until += launches;
   page_.extend_run(run_.until);
 }
@@ -109,8 +109,8 @@ void ClientTracker::end_run() {
   page_.end_run();
 }
 
-// Which grant a launch was made on. What goes on without asking is of the newest one, also where its thread has looked at the
-// page while that was being written.
+// The grant that a launch was made on. A launch that did not ask belongs to the newest grant, also where its thread read the page's
+// words while that grant was being written.
 std::uint32_t ClientTracker::grant_of(std::uint32_t said) {
   const bool first = !std::exchange(run_.taken, true);
   if (launches_ >= run_.until) return said;

@@ -1,11 +1,11 @@
-// What a client's events are put down as: why it waited, for the report, and its schedule, for a picture of it.
+// What is kept of a client's events: why it waited and where its time went, for the report, and its schedule, for the trace.
 #include <algorithm>
 
 #include "client_tracker.hpp"
 
 namespace fikit::tracking {
 
-// A request ends the gap, and so does the launch that it did not have to wait for after all, when the gate opened meanwhile: once.
+// A gap ends at a request, or at the launch where the gate opened meanwhile: at the first of the two.
 void ClientTracker::end_gap(std::int64_t t_ns, const policy::Client* view) {
   if (view == nullptr || launches_ == gap_ended_) return;
   gap_ended_ = launches_;
@@ -13,16 +13,16 @@ void ClientTracker::end_gap(std::int64_t t_ns, const policy::Client* view) {
   const bool known = !view->progress.uncertain() && t_ns >= view->progress.dry_ns();
   const std::int64_t idle_ns = known ? t_ns - view->progress.dry_ns() : -1;
   if (known) certain_ = launches_;
-  // A measurement is compared with itself.
-  const bool boundary = idle_ns >= predictor::kBoundaryNs || (!measure_ && solo_.boundary_follows());
+  // A measured run has no profile to be compared with.
+  const bool boundary = idle_ns >= predictor::kBoundaryNs || (!measure_ && span_alone_.boundary_follows());
   if (boundary) paused(std::max<std::int64_t>(idle_ns, 0));
-  solo_.gap_ended(boundary);
-  // Nobody offered a pause to others as a gap.
+  span_alone_.gap_ended(boundary);
+  // A pause of the program is no gap that lower jobs were offered.
   gaps_.ended(view->gap_ns, idle_ns > kPauseNs ? -1 : idle_ns, min_gap_ns_);
   if (std::max(idle_ns, view->gap_ns) > min_gap_ns_ && known) note_gap(t_ns - idle_ns, idle_ns, view->gap_ns);
 }
 
-// What its siblings launched meanwhile is no part of its span either.
+// A pause is no part of the client's span, and what its siblings launched in the pause is not either.
 void ClientTracker::paused(std::int64_t idle_ns) {
   paused_ns_ += idle_ns;
   if (siblings_ != nullptr && together_.begin_ns >= 0)
@@ -36,8 +36,8 @@ void ClientTracker::count_kernel() {
 }
 
 void ClientTracker::note_under_way(std::uint64_t launches) {
-  if (launches == under_way_) return; // who has left touches nothing of the GPU's any more
-  const std::uint64_t more = launches - under_way_; // or less: these are sums modulo 2^64
+  if (launches == under_way_) return; // a client that has left must not touch traffic_, which may be gone
+  const std::uint64_t more = launches - under_way_; // a decrease wraps, and so do the sums: right modulo 2^64
   under_way_ = launches;
   traffic_.under_way += more;
   if (siblings_ != nullptr) siblings_->under_way += more;
@@ -54,12 +54,12 @@ void ClientTracker::note_siblings(std::int64_t duration_ns) {
   together_.end_ns = siblings_->work_ns;
 }
 
-// view: as the policy sees the client, with this launch.
+// view: the policy's view of the client after this launch.
 void ClientTracker::note_launch(const Report& report, std::int64_t t_ns, std::int64_t duration_ns, const policy::Client* view) {
   const bool mine = report.kind == FIKIT_ENTRY_GRANTED && static_cast<std::uint32_t>(report.value) == granted_;
-  // At a gate that has opened meanwhile, launches do not say which request they were.
+  // A launch through a gate that has opened meanwhile does not say which request it was.
   if (mine || report.kind == FIKIT_ENTRY_EXPIRED || !closed_)
-    wait_book_.passed(std::clamp(report.t_ns, t_ns, t_ns + lease_ns_)); // since this round began, perhaps
+    wait_book_.passed(std::clamp(report.t_ns, t_ns, t_ns + lease_ns_)); // it may have come after this round began
   if (view == nullptr) return;
   if (report.kind == FIKIT_ENTRY_LAUNCH && view->stood_ns > 0) {
     wait_book_.stood(view->stood_behind, t_ns, view->stood_ns);
@@ -99,7 +99,7 @@ void ClientTracker::note_drain(std::int64_t t_ns) {
   journal_.add({.t_ns = t_ns, .length_ns = 0, .predicted_ns = 0, .by = 0, .slot = 0, .kind = JournalKind::drain, .reason = 0});
 }
 
-// What is found complete at the same look ran one after the other, and none of it before what others have been told of.
+// Launches that one look finds complete ran one after the other, and after those that take_ran() has already handed out.
 void ClientTracker::note_ran(std::size_t count, std::int64_t until_ns) {
   if (count == 0) return;
   std::int64_t from_ns = until_ns - outstanding_.length_ns(count);
@@ -127,7 +127,7 @@ std::span<const Ran> ClientTracker::take_ran() {
 }
 
 void ClientTracker::lower_ran(ClientId lower, std::span<const Ran> ran) {
-  Interference::Time together; // until one of its own kernels comes between
+  Interference::Time together; // delays with no kernel of this client between them count as one
   const auto put_down = [&] {
     if (together.length_ns > 0) wait_book_.stood(lower, together.until_ns - together.length_ns, together.length_ns);
   };

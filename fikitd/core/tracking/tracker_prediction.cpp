@@ -1,4 +1,4 @@
-// What a client's next launch is expected to take: by its profile, and by what this run has taught.
+// How long a client's next launch is expected to take, by its profile and by what this run has measured.
 #include <algorithm>
 #include <cmath>
 
@@ -6,8 +6,7 @@
 
 namespace fikit::tracking {
 
-// A launch that stood at the gate was predicted there: its context, and what is known, are the same as then. An insight may know
-// which launch it is by now.
+// A launch that stood at the gate keeps the prediction made there: neither its context nor the models have changed since.
 const ClientTracker::Predicted& ClientTracker::predict(predictor::Identity kernel) {
   if (next_.valid && next_.kernel == kernel && next_.launches == launches_) return next_.predicted;
   next_.predicted.profiled = profiled(kernel);
@@ -22,11 +21,11 @@ const ClientTracker::Predicted& ClientTracker::predict(predictor::Identity kerne
   return next_.predicted;
 }
 
-// What is borrowed may be of other data: until this run has timed the kernel it may take as much longer as a drift would be, and of
-// its gaps only what nine of ten last is counted on.
+// A borrowed prediction may be of other data. Until this run has timed the kernel, its upper bound is raised by what would count as
+// drift, and its gap is lowered to what nine of ten gaps exceed.
 predictor::Prediction ClientTracker::profiled(predictor::Identity kernel) const {
   constexpr double kLonger = 1 + predictor::Drift::kChange;
-  if (profile_.borrowed.empty()) return profile_.alone.predict(kernel, launched_context_); // as usual: each launch asks
+  if (profile_.borrowed.empty()) return profile_.alone.predict(kernel, launched_context_); // the usual case, on every launch
   if (refuted_.contains(kernel)) return {};
   predictor::Prediction said = profile_.alone.predict(kernel, launched_context_);
   if (!unconfirmed_.contains(kernel)) return said;
@@ -36,8 +35,8 @@ predictor::Prediction ClientTracker::profiled(predictor::Identity kernel) const 
   return said;
 }
 
-// What the run that is going on has taught stands in for what its profile does not know. Of times that are not its own alone, those
-// beside others rather than doubtful ones: who grants a kernel errs less by a time that is too long.
+// Fills what the profile does not know with times of this run. Times beside others come before doubtful ones: for a grant a time that is
+// too long does less harm than one that is too short.
 void ClientTracker::complete(predictor::Prediction& found, predictor::Identity kernel) const {
   for (const predictor::Model* model : {&profile_.beside, &measured_.beside, &profile_.doubtful, &measured_.doubtful})
     complete(found, *model, kernel);

@@ -1,4 +1,4 @@
-// The books of a client as the report wants them.
+// A client's figures for the report.
 #include <algorithm>
 
 #include "client_tracker.hpp"
@@ -33,14 +33,14 @@ Stats ClientTracker::stats(const Counters& counters, std::span<const std::uint64
   return stats;
 }
 
-// Launches times what each costs, provided that (nearly) all of them are known. Times sampled in this run say how long it used
-// the GPU, but not how long it would take alone: the time alone leaves them out.
+// Launches times the cost of each, if the costs of at least 99 % of the launches are known. Times sampled in this run tell how long the
+// client used the GPU, not what it would take alone, so span_alone_ns leaves them out.
 void ClientTracker::add_work(Stats& stats, std::span<const std::uint64_t> launches) const {
   double all = 0;
   double known = 0;
   double sampled = 0;
   double sampled_ns = 0;
-  SoloAccount::Work sum;
+  SpanAlone::Work sum;
   for (std::size_t slot = 0; slot < launches.size(); ++slot) {
     const auto count = static_cast<double>(launches[slot]);
     all += count;
@@ -67,10 +67,10 @@ void ClientTracker::add_work(Stats& stats, std::span<const std::uint64_t> launch
     known += count;
     const double gaps = static_cast<double>(cost->gap.count());
     const double share = gaps / std::max(gaps + static_cast<double>(cost->boundary.count()), 1.0);
-    const SoloAccount::Work one{.gpu_ns = cost->duration.mean_ns(), .gap_ns = share * cost->gap.mean_ns()};
-    // What was measured is exact already.
-    const SoloAccount::Work work = measure_ ? SoloAccount::Work{count * one.gpu_ns, count * one.gap_ns}
-                                            : solo_.of(slot, count, one);
+    const SpanAlone::Work one{.gpu_ns = cost->duration.mean_ns(), .gap_ns = share * cost->gap.mean_ns()};
+    // A measured run's costs need no contexts.
+    const SpanAlone::Work work = measure_ ? SpanAlone::Work{count * one.gpu_ns, count * one.gap_ns}
+                                          : span_alone_.of(slot, count, one);
     sum.gpu_ns += work.gpu_ns;
     sum.gap_ns += work.gap_ns;
   }
@@ -78,9 +78,9 @@ void ClientTracker::add_work(Stats& stats, std::span<const std::uint64_t> launch
   if (all == 0 || known + sampled < kEnough * all) return;
   stats.gpu_time_ns = sum.gpu_ns + sampled_ns;
   if (known < kEnough * all) return;
-  // Alone, the job is all its processes: they have one device.
+  // Alone, the job still is all its processes on one device.
   const double together_ns = measure_ || siblings_ == nullptr ? 0 : together_.end_ns - together_.begin_ns;
-  stats.solo_ns = std::max(sum.gpu_ns + sum.gap_ns, together_ns);
+  stats.span_alone_ns = std::max(sum.gpu_ns + sum.gap_ns, together_ns);
 }
 
 } // namespace fikit::tracking

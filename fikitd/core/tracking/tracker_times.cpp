@@ -1,4 +1,4 @@
-// What the shim timed of a client: how long its kernels ran, and the gaps behind them.
+// Times that the shim measured: of a client's kernels, and of the gaps after them.
 #include <algorithm>
 #include <cmath>
 
@@ -26,7 +26,7 @@ const predictor::Cost* ClientTracker::profiled_cost(predictor::Identity kernel) 
   return refuted_.contains(kernel) ? nullptr : profile_.alone.cost(kernel);
 }
 
-// What says best how much of the device the kernel itself takes, first.
+// In this order the models tell best how long the kernel itself takes.
 const predictor::Cost* ClientTracker::cost(predictor::Identity kernel) const {
   for (const auto which : {&Timed::alone, &Timed::doubtful, &Timed::beside})
     for (const Timed* timed : {&profile_, &measured_}) {
@@ -41,8 +41,8 @@ bool ClientTracker::has_times(const predictor::Model& model, predictor::Identity
   return cost != nullptr && cost->duration.count() > 0;
 }
 
-// Others on the GPU make times longer than they are alone, and the loading of a kernel is told from its run by the host's clock only:
-// such times are taken for want of better ones, each apart.
+// Times beside other jobs are too long, and a first launch's time includes the kernel's loading. Such times are kept apart, and only
+// while there are few of the kernel.
 predictor::Model* ClientTracker::takes(std::uint64_t seen, bool doubtful) {
   constexpr std::uint64_t kEnough = 8;
   const bool alone = measure_ || (alone_ && disturbed_drains_ == 0);
@@ -73,7 +73,7 @@ void ClientTracker::sample(const Report& report, std::int64_t ns) {
   say_known(report.slot);
 }
 
-// One time is enough to tell: a kernel that is the same and has the same data to work on takes about as long.
+// One time is enough: the same kernel on the same kind of data takes about as long.
 void ClientTracker::compare_borrowed(predictor::Identity kernel, const predictor::Context& context, std::int64_t ns) {
   constexpr double kChange = predictor::Drift::kChange;
   if (unconfirmed_.erase(kernel) == 0) return;
@@ -91,7 +91,7 @@ void ClientTracker::gap(const Report& report, std::int64_t ns) {
   say_known(report.slot);
 }
 
-// Samples come in after a drain, those of the work before a drain possibly after it.
+// The shim reports samples after a drain, at times after the next one: so two drains pass before samples are of work that ran alone.
 void ClientTracker::set_alone(bool alone) {
   constexpr int kDrains = 2;
   if (alone_ && !alone) disturbed_drains_ = kDrains;
@@ -107,19 +107,19 @@ void ClientTracker::describe(std::uint32_t slot, const predictor::Kernel& kernel
   say_known(slot);
 }
 
-void ClientTracker::set_profile(Timed profile, const forecaster::Learnt& before) {
+void ClientTracker::set_profile(Timed profile, const forecaster::Learnt& before, std::shared_ptr<const predictor::AccessesLearnt> accesses) {
   profile_ = std::move(profile);
   unconfirmed_ = profile_.borrowed;
   refuted_.clear();
-  for (const predictor::Identity kernel : profile_.borrowed) // it may be another profile than before, of a run that goes on
+  for (const predictor::Identity kernel : profile_.borrowed) // of a run that goes on with a new profile, some may be timed already
     if (has_times(measured_.alone, kernel))
       compare_borrowed(kernel, {}, std::llround(measured_.alone.cost(kernel)->duration.mean_ns()));
   next_.valid = false;
   forecaster_.expect(before);
   if (accesses_ != nullptr)
-    accesses_->expect(before.accesses);
+    accesses_->expect(std::move(accesses));
   else
-    accesses_before_ = before.accesses;
+    accesses_before_ = std::move(accesses);
   for (std::uint32_t slot = 1; slot < FIKIT_SLOTS; ++slot)
     if (identities_[slot] != 0) say_known(slot);
 }

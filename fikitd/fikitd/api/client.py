@@ -6,6 +6,7 @@ only root and the caller's own user are believed, and what they answer is bounde
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import subprocess
@@ -156,7 +157,8 @@ class Control:
                     connection.settimeout(min(self._timeout_s, left_s))
         except OSError as error:
             why = error.strerror or "it did not answer in time"
-            raise DaemonUnreachable(f"fikitd does not answer at {self.path}: {why}; is it running?") from None
+            none = ", so none runs here" if error.errno in (errno.ENOENT, errno.ECONNREFUSED) else ""
+            raise DaemonUnreachable(f"fikitd does not answer at {self.path}: {why}{none}") from None
         return bytes(answer)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from fikitd.api import former_names
 from fikitd.store.records import JobRecord
 
 REMEMBERED_CLIENTS: Final = 4096
@@ -121,8 +122,8 @@ class Held:
     def fields(self) -> dict[str, Any]:
         """The parts of a report record that say why (docs/design/contracts.md, "Report records"); the longest first."""
         longest = sorted(self.sums.items(), key=lambda item: -item[1].total_ns)
-        return {
-            "held": [
+        found = {
+            "wait_reasons": [
                 {
                     "reason": key.reason,
                     "job": key.job,
@@ -136,9 +137,10 @@ class Held:
                 for key, total in longest
                 if key.reason != LOWER_WORK
             ],
-            "delayed": [
+            "delays": [
                 {"job": key.job, "priority": key.priority, "total_s": total.total_ns / 1e9, "count": total.count}
                 for key, total in longest
                 if key.reason == LOWER_WORK
             ],
         }
+        return former_names.with_former("report", found)

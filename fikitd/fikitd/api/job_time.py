@@ -88,7 +88,7 @@ def _excess(took_ns: int, known_ns: int) -> float:
 
 
 class JobTime:
-    """One job's. Moments are CLOCK_REALTIME, as the job's start."""
+    """One job's. Moments count from its start, which is CLOCK_REALTIME, on a clock that nobody sets."""
 
     def __init__(self, started_ns: int, *, measured: bool) -> None:
         self._measured = measured

@@ -52,7 +52,40 @@ class Point:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """By which a job's memory moves, or moved last: budget_bytes of the peak_bytes that its iteration touches are on the GPU. expected_loss: share by
+    which the iteration becomes longer. passes, skipped: iterations gone by plans of the job so far, and moves of them that were due and not made.
+    processes: so many went by plans at the same time; of several budget_bytes, peak_bytes, passes and skipped are sums, moved_bytes_per_pass the mean of
+    all passes, expected_loss the greatest."""
+
+    budget_bytes: int
+    peak_bytes: int
+    moved_bytes_per_pass: int
+    expected_loss: float
+    passes: int
+    skipped: int
+    processes: int = 1
+
+
+def together(plans: Iterable[MemoryPlan]) -> MemoryPlan:
+    """Of the processes of a job, at least one."""
+    each = list(plans)
+    weights = [max(one.passes, 1) for one in each]
+    return MemoryPlan(
+        min(sum(one.budget_bytes for one in each), MOST),
+        min(sum(one.peak_bytes for one in each), MOST),
+        sum(one.moved_bytes_per_pass * weight for one, weight in zip(each, weights, strict=True)) // sum(weights),
+        max(one.expected_loss for one in each),
+        min(sum(one.passes for one in each), MOST),
+        min(sum(one.skipped for one in each), MOST),
+        len(each),
+    )
+
+
 _COUNT: Final = schema.whole(0, MOST)
+PLAN_NOW_CHECK: Final = schema.fields({"budget_bytes": _COUNT, "peak_bytes": _COUNT})
+"""What plan_now() makes."""
 _POINT: Final = schema.fields(
     {"t_s": schema.amount(), "resident_bytes": _COUNT, "others_bytes": _COUNT, "moved_bytes": _COUNT, "turns": _COUNT}
 )
@@ -64,6 +97,22 @@ CHECK: Final = schema.fields(
     }
 )  # fmt: skip
 """The part of a report record that fields() makes."""
+PLAN_CHECK: Final = schema.fields(
+    {
+        "budget_bytes": _COUNT, "peak_bytes": _COUNT, "moved_bytes_per_pass": _COUNT, "expected_loss": schema.amount(), "passes": _COUNT,
+        "skipped": _COUNT,
+    },
+    {"processes": schema.whole(1, MOST)},
+)  # fmt: skip
+"""The part of it that plan_fields() makes."""
+
+
+def host_limit_bytes(rows: Mapping[str, Any]) -> int | None:
+    """Of what rows() has left: no rows are those of a job without memory on the host. None: a fikitd of before did not say."""
+    if not rows:
+        return 0
+    limit = rows.get("host_limit_bytes")
+    return limit if type(limit) is int and limit > 0 else None
 
 
 class MemoryStory:
@@ -74,6 +123,40 @@ class MemoryStory:
         self._gone = Moved()  # of clients that are
         self._points: list[Point] = []
         self._step_s = STEP_S
+        self._plan: MemoryPlan | None = None  # of the report
+        self._plans: dict[int, MemoryPlan] = {}  # by client, of those that have one
+        self._counts: dict[int, tuple[int, int]] = {}  # by client: passes and skipped moves
+        self._before = (0, 0)  # of clients that are gone
+
+    def planned(self, client: int, plan: MemoryPlan) -> None:
+        """The newest plan of a client, and what came of the client's plans so far."""
+        self._counts[client], self._plans[client] = (plan.passes, plan.skipped), plan
+        now = together(self._plans.values())
+        if self._plan is None or now.processes >= self._plan.processes:
+            self._plan = now
+        passes, skipped = (sum(count) for count in zip(self._before, *self._counts.values(), strict=True))
+        self._plan = replace(self._plan, passes=min(passes, MOST), skipped=min(skipped, MOST))
+
+    def without_plan(self, client: int) -> None:
+        """The client has no plan any more."""
+        self._plans.pop(client, None)
+
+    def plans_ended(self, client: int) -> None:
+        """The client is no more."""
+        self._plans.pop(client, None)
+        passes, skipped = self._counts.pop(client, (0, 0))
+        self._before = self._before[0] + passes, self._before[1] + skipped
+
+    def plan_now(self) -> dict[str, int] | None:
+        """The room that its memory has by the plans that its processes have now; None: they have none."""
+        if not self._plans:
+            return None
+        now = together(self._plans.values())
+        return {"budget_bytes": now.budget_bytes, "peak_bytes": now.peak_bytes}
+
+    def plan_fields(self) -> dict[str, Any] | None:
+        """`memory.plan` of the report record; None: it never had one."""
+        return None if self._plan is None else asdict(self._plan)
 
     def went(self, moves: Moves) -> None:
         """A client with these counters is no more."""
@@ -86,14 +169,16 @@ class MemoryStory:
             moved = moved.plus(moves)
         return moved
 
-    def look(self, t_s: float, plain_bytes: int, others_bytes: int, clients: Iterable[Moves]) -> None:
-        """How it is at t_s of the job's elapsed time. plain_bytes: what of the job's memory cannot leave the GPU. Of a shim that says
-        nothing of its memory nothing is known."""
+    def look(
+        self, t_s: float, plain_bytes: int, others_bytes: int, clients: Iterable[Moves], gpu_bytes: int = MOST
+    ) -> None:
+        """How it is at t_s of the job's elapsed time. plain_bytes: what of the job's memory cannot leave the GPU. gpu_bytes: what the GPU has: the
+        shim does not see what the driver takes away by itself. Of a shim that says nothing of its memory nothing is known."""
         there = list(clients)
         if not any(moves["movable_bytes"] for moves in there) and not self._points:
             return
         moved = self.so_far(there)
-        resident = min(plain_bytes + sum(moves["resident_bytes"] for moves in there), MOST)
+        resident = min(plain_bytes + sum(moves["resident_bytes"] for moves in there), gpu_bytes, MOST)
         now = Point(t_s, resident, min(others_bytes, MOST), moved.in_bytes + moved.out_bytes, moved.turns)
         if self._points and t_s < self._points[-1].t_s + self._step_s:
             self._points[-1] = self._points[-1].with_later(now)
@@ -117,7 +202,13 @@ class MemoryStory:
 
     def rows(self) -> dict[str, Any]:
         """For the fikitd after this one."""
-        return {"gone": asdict(self._gone), "step_s": self._step_s, "points": [asdict(point) for point in self._points]}
+        return {
+            "host_limit_bytes": self.host_limit_bytes,
+            "gone": asdict(self._gone),
+            "step_s": self._step_s,
+            "points": [asdict(point) for point in self._points],
+            "plan": self.plan_fields(),
+        }
 
     def go_on_from(self, rows: Mapping[str, Any]) -> None:
         """ValueError, TypeError or KeyError: these are none."""
@@ -125,3 +216,5 @@ class MemoryStory:
             self._gone = Moved(**rows["gone"])
             self._step_s = max(float(rows["step_s"]), STEP_S)
             self._points = [Point(**row) for row in rows["points"]][:POINTS]
+            self._plan = MemoryPlan(**rows["plan"]) if rows.get("plan") else None
+            self._before = (self._plan.passes, self._plan.skipped) if self._plan else (0, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from fikitd.api.memory_story import PLAN_NOW_CHECK
 from fikitd.api.report_format import AUTO_STATES, MODE
 from fikitd.base import schema
 from fikitd.base.schema import amount, good_ones, name, null_or, one_of, text, whole
@@ -32,7 +33,7 @@ TIME: Final = {  # of the client's job so far, as in its report
 }  # fmt: skip
 _LATELY: Final = {  # which a fikitd of before does not say
     "device_mode": MODE, "job_time": schema.fields(TIME), "auto": null_or(one_of(*AUTO_STATES)),
-    "memory_on_gpu_bytes": null_or(_COUNT),
+    "memory_on_gpu_bytes": null_or(_COUNT), "memory_plan": null_or(PLAN_NOW_CHECK),
 }  # fmt: skip
 _OTHERS_CLIENT, _OWN_CLIENT = schema.fields(PUBLIC), schema.fields({**PUBLIC, **_OWN}, _LATELY)
 
@@ -48,7 +49,8 @@ _NODE = schema.fields(
         "format": one_of(FORMAT), "version": whole(VERSION, VERSION), "node": text(256), "policy": text(64),
         "now_ns": _COUNT, "gpus": good_ones(_GPU, 4096), "clients": good_ones(_client, MAX_CLIENTS),
         "unmanaged": good_ones(schema.fields({"gpu": text(96), "pid": _COUNT}), MAX_CLIENTS),
-    }
+    },
+    {"config": text(64)},  # which a fikitd of before does not say
 )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from fikitd.api.report_format import Report
 from fikitd.base.validation import is_name, printable
+from fikitd.store import temporary
 from fikitd.store.storage import read_bounded, write_atomic
 
 _log = logging.getLogger("fikitd")
@@ -130,7 +131,7 @@ class Spool:
     def __init__(self, directory: str, user: str, node: str) -> None:
         """`directory` "": there is none."""
         self._directory, self._user, self._node = directory, user, node
-        self._complained = False
+        self._complained = self._began = False
         self._lock = threading.Lock()  # several jobs end at a time
 
     def add(self, outcome: Outcome) -> None:
@@ -144,6 +145,9 @@ class Spool:
         try:
             uid = pwd.getpwnam(self._user).pw_uid
             _check(os.stat(self._directory), {0, uid, os.geteuid()}, self._directory)  # noqa: PTH116
+            if not self._began:
+                temporary.remove_of(path)
+            self._began = True
             runs: list[Outcome] = []
             with suppress(FileNotFoundError):
                 runs = list(_of_file(path, {uid, os.geteuid()}))

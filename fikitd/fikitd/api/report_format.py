@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fikitd.api import memory_story
+from fikitd.api import former_names, memory_story
 from fikitd.api.elapsed import WHY_NOT
 from fikitd.base import schema
 from fikitd.base.schema import amount, empty_or, flag, moment, name, null_or, one_of, several, text, whole
@@ -39,7 +39,7 @@ _GAPS = schema.fields(
         "predicted_us": _TIME, "actual_us": _TIME, "error_p50_us": _TIME, "error_p90_us": _TIME,
     }
 )  # fmt: skip
-_HELD = schema.fields(
+_WAIT_REASON = schema.fields(
     {
         "reason": text(64), "job": null_or(name), "priority": null_or(_PRIORITY), "kernel": text(1024),
         "p90_us": null_or(_TIME), "total_s": _TIME, "count": _COUNT,
@@ -47,9 +47,10 @@ _HELD = schema.fields(
     {"cost_s": _TIME},
 )  # fmt: skip
 _HOST = schema.fields({"start_s": _TIME, "late_s": _TIME, "end_s": _TIME, "unknown_s": _TIME})
-_DELAYED = schema.fields({"job": null_or(name), "priority": null_or(_PRIORITY), "total_s": _TIME, "count": _COUNT})
+_DELAY = schema.fields({"job": null_or(name), "priority": null_or(_PRIORITY), "total_s": _TIME, "count": _COUNT})
 _MEMORY = schema.fields(
-    {"limit_bytes": null_or(_COUNT), "peak_bytes": _COUNT, "refused": _COUNT}, {"moved": null_or(memory_story.CHECK)}
+    {"limit_bytes": null_or(_COUNT), "peak_bytes": _COUNT, "refused": _COUNT},
+    {"moved": null_or(memory_story.CHECK), "plan": null_or(memory_story.PLAN_CHECK)},
 )
 _BORROWED = schema.fields({"run": text(1024), "kernels": _COUNT, "known": _COUNT, "borrowed": _COUNT})
 AUTO_STATES: Final = ("alone", "ordered", "equal", "turn", "unknown", "user")  # fikitd.jobs.auto_levels.State
@@ -67,7 +68,7 @@ _RECORD = schema.fields(
     {
         "format": one_of(FORMAT), "version": whole(VERSION, VERSION), **ABOUT,
         "priority_name": text(32), "measured": flag, "started": moment, "ended": null_or(moment), "processes": _COUNT,
-        "kernels": _COUNT, "gpu_time_s": null_or(_TIME), "span_s": _TIME, "solo_s": null_or(_TIME),
+        "kernels": _COUNT, "gpu_time_s": null_or(_TIME), "span_s": _TIME, "span_alone_s": null_or(_TIME),
         "slowdown": null_or(_TIME), "wait": _WAIT, "gaps": _GAPS, "expired": _COUNT, "profile": _PROFILE,
         "warnings": several(text(8192), _MAX_ENTRIES),
     },
@@ -77,7 +78,7 @@ _RECORD = schema.fields(
         "elapsed_s": _TIME, "alone_s": _TIME, "waited_s": _TIME, "delayed_s": _TIME, "host_s": _TIME, "unexplained_s": _TIME,
         "pauses_s": _TIME, "host": _HOST, "no_slowdown": one_of(*WHY_NOT), "max_slowdown": null_or(amount(1)),
         "kept": null_or(flag), "kept_unknown": one_of(*WHY_NOT), "auto": null_or(AUTO),
-        "held": several(_HELD, _MAX_ENTRIES), "delayed": several(_DELAYED, _MAX_ENTRIES), "device_mode": MODE,
+        "wait_reasons": several(_WAIT_REASON, _MAX_ENTRIES), "delays": several(_DELAY, _MAX_ENTRIES), "device_mode": MODE,
     },
 )  # fmt: skip
 
@@ -88,8 +89,8 @@ def parse(data: bytes) -> Report:
 
 
 def checked(document: Any) -> Report:
-    """`document` with known fields only, all within bounds; ValueError says what is not."""
+    """`document` with known fields only, all within bounds, under the names of today and their former ones; ValueError says what is not."""
     if not isinstance(document, dict) or (document.get("format"), document.get("version")) != (FORMAT, VERSION):
         raise ValueError(f"it is not a version {VERSION} {FORMAT} file")
-    report: Report = _RECORD(document, "the report")
-    return report
+    report: Report = _RECORD(former_names.renamed("report", document), "the report")
+    return former_names.with_former("report", report)

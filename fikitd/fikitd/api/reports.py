@@ -128,7 +128,7 @@ def summary_line(record: Report) -> str:
             facts.append("no profile yet; run once with --fikit-measure")
         elif borrowed := profile.get("borrowed"):
             facts.append(f"times from {borrowed['run']} ({borrowed['known']} of {borrowed['kernels']} kernels known)")
-        elif record["solo_s"] is None and kernels:
+        elif record["span_alone_s"] is None and kernels:
             facts.append(f"profile {profile['key']} does not know all its kernels; run again with --fikit-measure")
     lost = [warning for warning in record["warnings"] if warning.startswith(NOT_STORED)]
     if lost:
@@ -166,7 +166,7 @@ def against_alone(record: Report) -> str:
         return f"{ratio(record)} of its time alone{_allowed(record)}"
     elapsed_s = max(record["elapsed_s"], 1e-9)
     if record["no_slowdown"] == elapsed.UNEXPLAINED:
-        return f"not compared with its time alone: {record['unexplained_s'] / elapsed_s:.0%} of it is not explained"
+        return f"not compared with its time alone: {100 * record['unexplained_s'] / elapsed_s:.0f} % of it is not explained"
     if record["no_slowdown"] == elapsed.EDGES and record["profile"]["found"]:
         unknown = f"{duration(record['host']['unknown_s'])} of {duration(elapsed_s)}"
         return f"not compared with its time alone: no profile knows how long it takes to start and end ({unknown})"

@@ -19,7 +19,9 @@ MOST_GPUS: Final = 64
 Use = dict[str, Any]
 """One job's, as `checked` lets it through.
 
-shared: it had a share of a GPU, and no program of it used that through fikit. looks: so often, `every_s` seconds apart, NVML was asked. busy: by its
+shared: it had options of fikit's, or shards, and no program of it used its GPU through fikit. whole: how many GPUs it certainly had to itself, where `gpus`
+does not say it; 0 or missing, of a shared one: a share, or a GPU, which nobody knows. split: it had, or may have had, an instance (MIG), of which NVML
+does not say how busy it is. looks: so often, `every_s` seconds apart, NVML was asked. busy: by its
 word, the mean of these over the job's GPUs, 0 to 1; peak_bytes: most memory in use on all of them together. None: not known.
 """
 
@@ -29,7 +31,8 @@ _USE = schema.fields(
         "format": one_of(FORMAT), "version": whole(VERSION, VERSION), "job": name, "uid": whole(0, 2**32 - 1), "node": text(256),
         "name": text(1024), "gpus": several(_GPU, MOST_GPUS), "started": moment, "ended": moment, "shared": flag, "looks": whole(0, 2**32),
         "every_s": amount(86_400), "busy": null_or(amount(1)), "peak_bytes": null_or(whole()),
-    }
+    },
+    {"whole": whole(0, MOST_GPUS), "split": flag},
 )  # fmt: skip
 
 

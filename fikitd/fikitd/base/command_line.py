@@ -41,7 +41,7 @@ def _sentence(error: click.ClickException) -> str:
         error.param_hint = variable
     message = error.format_message()
     if not isinstance(error, click.MissingParameter | click.NoSuchOption) or error.ctx is None:
-        return message
+        return message.removesuffix(".")
     if isinstance(error, click.NoSuchOption):
         message = f"No such option '{error.option_name}'"
         if meant := _meant(error.option_name, error.ctx):

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
-from typing import Final
+
+TYPE_CHECKING = False  # as typing has it: what is loaded here is loaded before Ctrl-C is quiet
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Final
 
 INTERRUPTED: Final = 130  # what a shell reports for a program that Ctrl-C ended
 
@@ -31,11 +32,11 @@ def raises() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@contextmanager
-def loading() -> Iterator[None]:
+class loading:
     """Around imports in the middle of a program."""
-    ends_at_once()
-    try:
-        yield
-    finally:
+
+    def __enter__(self) -> None:
+        ends_at_once()
+
+    def __exit__(self, *error: object) -> None:
         raises()

@@ -6,13 +6,14 @@ The shared page is not here: only the native core touches it. The memory page of
 from __future__ import annotations
 
 import ctypes
+import struct
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from fikitd.base.validation import printable
 
 OLDEST: Final = 2
-VERSION: Final = 6
+VERSION: Final = 7
 MEMORY_VERSION: Final = 2
 SOCKET_NAME: Final = "fikitd.sock"
 CONTROL_NAME: Final = "control.sock"
@@ -33,6 +34,12 @@ KIND_KERNEL, KIND_GRAPH, KIND_COOPERATIVE = 0, 1, 2
 PURPOSE_WORK, PURPOSE_WATCH, PURPOSE_JOIN = 0, 1, 2
 PURPOSE_MASK: Final = 0xFF
 HELLO_MPS: Final = 0x100  # in the purpose
+COPY_NONE, COPY_IN, COPY_OUT = 0, 1, 2
+PLAN_CHUNK_BYTES: Final = 2 * 2**20
+PLAN_CHUNKS: Final = 32  # of one move
+PLAN_MOVES: Final = 8192
+PLAN_LAUNCHES: Final = 16384  # of a pass
+PLAN_MOVE: Final = struct.Struct("=IIIHBB")  # after, before, chunk, allocation, chunks, copy
 
 
 _Layout = TypeVar("_Layout", bound=ctypes.Structure)

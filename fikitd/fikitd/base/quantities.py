@@ -21,6 +21,14 @@ def size(text: str) -> int:
     return value
 
 
+def written(size_bytes: int) -> str:
+    """The same as somebody would type it: `20G`, `65M`; whole kibibytes always, as every size is that."""
+    for unit in "TGM":
+        if size_bytes % _BYTES[unit] == 0:
+            return f"{size_bytes // _BYTES[unit]}{unit}"
+    return f"{size_bytes // _BYTES['K']}K"
+
+
 def share(text: str) -> float:
     """`5%` or `0.05`, from 0 to 100 %, to a millionth; ValueError with one sentence for anything else."""
     millionths, unit = _decimal(text)

@@ -104,7 +104,7 @@ class Managed:
             taken.callback(client.cease_matching)
             if profile.done():
                 await adopt
-            self._welcome(connection, client, dispatcher, page, doorbell, memory, share)
+            self._welcome(connection, client, dispatcher, page, doorbell, memory, share, looked_for=profile.done())
             await self._listen(connection, client, dispatcher)
 
     def _acquire(self, client: Client, taken: ExitStack) -> Dispatcher:
@@ -203,6 +203,8 @@ class Managed:
         doorbell: int,
         memory: MemoryPage,
         share: int,
+        *,
+        looked_for: bool,
     ) -> None:
         record, kept = client.record, client.kept
         if kept:
@@ -216,7 +218,7 @@ class Managed:
         _log.info(
             "job %s: process %d is managed on %s, priority %d, profile %s %s",
             record.job, client.peer.pid, client.device.uuid, record.priority, client.program.key or "unknown",
-            "being measured" if record.measure else "found" if client.job.profile_found else "not found",
+            _of_profile(client, looked_for=looked_for),
             extra={"uid": record.uid},
         )  # fmt: skip
 
@@ -346,3 +348,12 @@ class Managed:
                 job.warn(sentence)
             else:  # nobody asked for the samples
                 _log.info("job %s: %s", record.job, sentence, extra={"uid": record.uid})
+
+
+def _of_profile(client: Client, *, looked_for: bool) -> str:
+    """What is known of it by now; one that is read later counts from then on."""
+    if client.record.measure:
+        return "being measured"
+    if client.job.profile_found:
+        return "found"
+    return "not found" if looked_for else "still being looked for"

@@ -1,4 +1,5 @@
-"""Jobs whose memory does not fit on a GPU together take turns: fikitd.gpus.memory_turns says when, here it is carried out on the dispatchers.
+"""Jobs whose memory does not fit on a GPU together: those that can, run with a part of it there (memory_plans.py); else they take turns.
+fikitd.gpus.memory_turns says when, here it is carried out on the dispatchers.
 
 A job that has no memory on the host is never held for it, nor a high one, nor one whose processes use several GPUs, which may wait for each other.
 """
@@ -12,8 +13,10 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from fikitd.clients.managed_client import Client
+from fikitd.clients.memory_plans import MemoryPlans
 from fikitd.config.oversubscribe import HIGHEST
 from fikitd.gpus.dispatchers import Dispatcher
+from fikitd.gpus.link_rate import LinkRate
 from fikitd.gpus.memory import MemoryPage
 from fikitd.gpus.memory_turns import MemoryTurns, Process, Seen, Step, Swap
 from fikitd.gpus.residency import EpochRules
@@ -22,7 +25,8 @@ from fikitd.store.records import JobRecord
 _log = logging.getLogger("fikitd")
 
 LOOK_S: Final = 0.05
-CHANGING_S: Final = 0.005  # the same while turns change: each step is seen to be over so late
+CHANGING_S: Final = 0.001  # the same while turns change: each step is seen to be over so late
+PAUSES: Final = 4  # then a look that itself takes long (many clients) is followed by a pause so many times as long
 ALONE_S: Final = 0.5  # between two looks while nobody takes turns
 AWAY_NS: Final = 3_000_000_000  # should this watch end: so long are they held on, and no longer
 SINCE_MOVES: Final = 6  # version of the protocol
@@ -44,26 +48,32 @@ class MemoryRotation:
         host_bytes: Callable[[JobRecord], int],
         memory_bytes: Callable[[str], int | None],
         epoch_s: int,
+        plans: MemoryPlans,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """host_bytes: of a job, what may lie on the host. memory_bytes: a GPU's, by its UUID, where somebody knows it better than its clients.
         epoch_s: a turn lasts so long at least."""
         self._host_bytes, self._memory_bytes, self._clock_ns = host_bytes, memory_bytes, clock_ns
+        self._plans = plans
         self._rules = EpochRules(least_epoch_ns=epoch_s * S, patience_ns=2 * epoch_s * S, max_wait_ns=10 * epoch_s * S)
         self._members: dict[int, _Member] = {}
         self._places: dict[str, MemoryTurns] = {}
+        self._links: dict[str, LinkRate] = {}
         self._away: set[int] = set()
         self._there = asyncio.Event()  # somebody may have to take turns
+        self._look_ns = 0  # so long took the last look
 
     def came(self, client: Client, dispatcher: Dispatcher, memory: MemoryPage, share: int) -> None:
         """A client is in its dispatcher."""
         self._members[client.number] = _Member(client, dispatcher, memory, share)
         if self._may_move(client):
+            self._plans.came(client, dispatcher)
             self._there.set()
 
     def went(self, number: int) -> None:
         """It leaves it."""
         self._members.pop(number, None)
+        self._plans.went(number)
         self._away.discard(number)
 
     async def watch(self) -> None:
@@ -76,17 +86,21 @@ class MemoryRotation:
             await asyncio.sleep(self._pause_s())
 
     def _pause_s(self) -> float:
-        if any(turns.changing for turns in self._places.values()):
-            return CHANGING_S
-        return LOOK_S if self._places else ALONE_S
+        changing = any(turns.changing for turns in self._places.values())
+        usual_s = CHANGING_S if changing else LOOK_S if self._places or self._plans.busy else ALONE_S
+        return max(usual_s, PAUSES * self._look_ns / S)
 
     def look(self) -> None:
         """What is due now, on each GPU."""
+        began_ns = self._clock_ns()
         places: dict[str, list[_Member]] = {}
         for member in self._members.values():
             places.setdefault(member.client.place, []).append(member)
         for gone in self._places.keys() - places.keys():
             del self._places[gone]
+        for gone in self._links.keys() - places.keys():
+            del self._links[gone]
+        self._plans.forget(places)
         away: set[int] = set()
         for place, members in places.items():
             away |= self._look_at(place, members)
@@ -96,23 +110,38 @@ class MemoryRotation:
         for number in away:
             self._members[number].dispatcher.send_away(number, AWAY_NS)
         self._away = away
+        self._look_ns = self._clock_ns() - began_ns
 
     def _look_at(self, place: str, members: list[_Member]) -> set[int]:
         jobs: dict[int, list[_Member]] = {}
         for member in members:
             if self._may_move(member.client) and not self._is_elsewhere(member.client):
                 jobs.setdefault(member.client.job.number, []).append(member)
+        if not jobs:
+            self._places.pop(place, None)
+            self._plans.nobody(place)
+            return set()
+        seen = [_seen(number, processes, self._host_bytes) for number, processes in jobs.items()]
+        total = self._total_bytes(members)
+        moving = {each.client.number for processes in jobs.values() for each in processes}
+        room = max(total - sum(_stays(each, each.client.number in moving, total) for each in members), 0)
+        link = self._links.setdefault(place, LinkRate(self._rules.link_bytes_per_s))
+        seen = self._plans.look(place, room, total, seen, link)
+        away = self._take_turns(place, jobs, room, total, seen)
+        turns = self._places.get(place)
+        self._plans.act(place, seen, away, changing=turns is not None and turns.changing)
+        return away
+
+    def _take_turns(
+        self, place: str, jobs: dict[int, list[_Member]], room: int, total: int, seen: list[Seen]
+    ) -> set[int]:
         turns = self._places.get(place)
         if turns is None:
             if len(jobs) < 2:
                 return set()
-            turns = self._places[place] = MemoryTurns(self._rules)
-        seen = [_seen(number, processes, self._host_bytes) for number, processes in jobs.items()]
-        total = self._total_bytes(members)
-        moving = {each.client.number for processes in jobs.values() for each in processes}
-        stays = sum(_stays(each, each.client.number in moving, total) for each in members)
+            turns = self._places[place] = MemoryTurns(self._rules, self._links[place])
         before = turns.swaps
-        for want in turns.look(self._clock_ns(), max(total - stays, 0), total, seen):
+        for want in turns.look(self._clock_ns(), room, total, seen):
             member = self._members[want.client]
             turns.told(want.client, member.dispatcher.set_goal(want.client, want.goal_bytes))
         if turns.newest is not None and turns.swaps != before:
@@ -123,10 +152,7 @@ class MemoryRotation:
 
     def _say(self, place: str, jobs: dict[int, list[_Member]], swap: Swap) -> None:
         names = ", ".join(sorted(jobs[job][0].client.record.job for job in swap.running if job in jobs))
-        _log.info(
-            "%s: it is the turn of the memory of job %s for %.1f s at least; the change took %.3f s, of which moves were to take %.3f s",
-            place, names, swap.length_ns / S, swap.took_ns / S, swap.reckoned_ns / S,
-        )  # fmt: skip
+        _log.info("%s: %s", place, line_about(swap, names))
 
     def _may_move(self, client: Client) -> bool:
         record = client.job.record
@@ -147,6 +173,15 @@ class MemoryRotation:
         return self._memory_bytes(first.uuid) or first.memory_bytes
 
 
+def line_about(swap: Swap, names: str) -> str:
+    """For the log; `bench residency --live` reads it there."""
+    return (
+        f"after {swap.after_ns / S:.3f} s it is the turn of the memory of job {names} for {swap.length_ns / S:.3f} s at least; the change took "
+        f"{swap.took_ns / S:.3f} s: granted work ended within {swap.stop_ns / S:.3f} s, then {swap.moved_bytes / 2**20:.1f} MiB were moved; "
+        f"it was reckoned at {swap.reckoned_ns / S:.3f} s"
+    )
+
+
 def _stays(member: _Member, may_move: bool, most: int) -> int:
     """What of its memory cannot leave the GPU: no more than there is, whatever it says."""
     held = member.memory.plain_by(member.share) if may_move else member.memory.held_by(member.share)
@@ -155,8 +190,7 @@ def _stays(member: _Member, may_move: bool, most: int) -> int:
 
 def _seen(number: int, members: list[_Member], host_bytes: Callable[[JobRecord], int]) -> Seen:
     record = members[0].client.job.record
-    processes, gpu_time_ns = [], 0.0
-    known = True
+    processes = []
     for client, dispatcher, _, _ in members:
         moves = dispatcher.moves(client.number)
         at_gate, busy, launches = dispatcher.standing(client.number)
@@ -171,7 +205,10 @@ def _seen(number: int, members: list[_Member], host_bytes: Callable[[JobRecord],
                 launches,
             )
         )
-        spent_ns = dispatcher.stats(client.number)["gpu_time_ns"]
-        known = known and spent_ns is not None
-        gpu_time_ns += spent_ns or 0.0
-    return Seen(number, processes, record.mem_bytes + host_bytes(record), int(gpu_time_ns) if known else None)
+    return Seen(number, processes, record.mem_bytes + host_bytes(record), lambda: _gpu_time_ns(members))
+
+
+def _gpu_time_ns(members: list[_Member]) -> int | None:
+    """All their launches times what each costs: that takes some 100 us per process."""
+    times = [dispatcher.stats(client.number)["gpu_time_ns"] for client, dispatcher, _, _ in members]
+    return None if None in times else int(sum(each or 0.0 for each in times))

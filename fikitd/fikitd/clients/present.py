@@ -49,9 +49,11 @@ class Reported(NamedTuple):
 class Present:
     """Only the event loop touches it."""
 
-    def __init__(self, policy: str, around: Callable[[], list[tuple[str, int]]], meter: Meter | None = None) -> None:
-        """`around`: GPU and pid of the programs that use a GPU without fikit. `meter`: hears who comes and goes."""
-        self._policy, self._around, self._meter = policy, around, meter
+    def __init__(
+        self, policy: str, around: Callable[[], list[tuple[str, int]]], meter: Meter | None = None, config: str = ""
+    ) -> None:
+        """`around`: GPU and pid of the programs that use a GPU without fikit. `meter`: hears who comes and goes. `config`: Config.mark()."""
+        self._policy, self._around, self._meter, self._config = policy, around, meter, config
         self._clients: dict[int, _Client] = {}
         self._looked_s, self._fresh_s = -FRESH_S, FRESH_S
         self._views: dict[int, str] = {}  # of the last look, by who asked
@@ -124,6 +126,7 @@ class Present:
             "version": node_format.VERSION,
             "node": socket.gethostname().partition(".")[0],
             "policy": self._policy,
+            "config": self._config,
             "now_ns": self._seen_ns,
             "gpus": [
                 {
@@ -187,6 +190,7 @@ def _seen(number: int, client: _Client, job_time: dict[str, Any]) -> dict[str, A
         "memory_bytes": client.held_bytes(),
         "memory_limit_bytes": client.job.memory_limit_bytes,
         "memory_on_gpu_bytes": client.job.bytes_on_gpu(client.device.uuid) if client.job.memory_story else None,
+        "memory_plan": client.job.memory_plan,
         "device_mode": client.mode,
         "auto": (client.job.auto_said() or {}).get("state"),
         "job_time": job_time,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import tomllib
@@ -247,6 +248,12 @@ class Config:
         if fault := _run_directory(run_dir):
             raise ConfigError([f"run_dir {fault}"])
         return replace(self, daemon=replace(self.daemon, run_dir=run_dir))
+
+    def mark(self) -> str:
+        """Digits that differ where fikitd would go by something else after its next start: not by what others read of the file."""
+        own = replace(self, slurm=SlurmConfig(), placement=PlacementConfig(), access=AccessConfig())
+        text = own.with_run_dir(DEFAULT_RUN_DIR).toml()  # run_dir may be an option's
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def toml(self) -> str:
         """This configuration as fikit.toml with every key."""

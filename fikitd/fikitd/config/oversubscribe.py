@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from fikitd.base.quantities import written
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -38,6 +40,8 @@ def _faults(record: JobRecord, config: Config) -> Iterator[str]:
     site, host = config.oversubscribe, record.mem_host_bytes
     if site.allow != LOWER:
         yield 'this site does not allow it: allow = "no" in [oversubscribe] of fikit.toml'
+    if site.max_factor == 1:
+        yield "this site does not allow it: max_factor = 1 in [oversubscribe] of fikit.toml"
     approved = record.priority if record.approved is None else record.approved
     if min(record.priority, record.auto.highest if record.auto else approved) < HIGHEST:
         yield "it is for jobs below high only"
@@ -45,9 +49,9 @@ def _faults(record: JobRecord, config: Config) -> Iterator[str]:
         yield "it needs --fikit-mem, what stays on the GPU"
         return
     if host > site.host_gib * GIB:
-        yield f"{host / GIB:g} GiB are more than the {site.host_gib} that a job may have here (host_gib)"
-    if record.mem_bytes + host > site.max_factor * record.mem_bytes:
-        times = 1 + host / record.mem_bytes
-        yield f"the job would have {times:.3g} times its --fikit-mem, and {site.max_factor} times are allowed (max_factor)"
+        yield f"{written(host)} is more than the {site.host_gib} GiB that a job may have here (host_gib)"
+    if host > (most := (site.max_factor - 1) * record.mem_bytes):
+        own = written(record.mem_bytes)
+        yield f"{written(host)} is more than the {written(most)} that a job with --fikit-mem={own} may have here (max_factor)"
     if config.gpu.mps != "off":
         yield "fikitd runs an MPS server on this node's GPUs"

@@ -8,7 +8,17 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from fikitd.gpus import switches
+from fikitd.jobs import ledger
+from fikitd.jobs.gpu_use import CANDIDATES
+from fikitd.mps import notes
+from fikitd.store import changed_priorities, records
+
 LOCK_NAME: Final = "fikitd.lock"
+NOTES: Final = (
+    records.DIRECTORY, CANDIDATES, ledger.DIRECTORY, changed_priorities.DIRECTORY, switches.DIRECTORY, notes.DIRECTORY,
+)  # fmt: skip
+"""Where root's hooks and fikitd write files that are there whole or not at all."""
 
 
 class CannotServe(Exception):
@@ -23,7 +33,7 @@ def prepare(run_dir: Path) -> None:
     """Make it, as far as it is not there. CannotServe: it cannot be made, or is somebody else's to write."""
     try:
         run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
-        (run_dir / "jobs").mkdir(mode=0o755, exist_ok=True)
+        (run_dir / records.DIRECTORY).mkdir(mode=0o755, exist_ok=True)
         status = run_dir.stat()
     except OSError as error:
         raise CannotServe(f"run_dir {run_dir} cannot be used: {error.strerror}") from None

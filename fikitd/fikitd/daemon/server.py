@@ -24,6 +24,7 @@ from fikitd.base.shares import REQUESTS as REQUEST_PLACES
 from fikitd.base.shares import Places, connections
 from fikitd.clients.connections import Clients
 from fikitd.clients.fd_store import FdStore
+from fikitd.clients.memory_plans import MemoryPlans
 from fikitd.clients.memory_rotation import MemoryRotation
 from fikitd.clients.present import Present, Reported
 from fikitd.clients.unmanaged import Unmanaged
@@ -56,6 +57,7 @@ from fikitd.mps.clients import Clients as MpsClients
 from fikitd.profiles.profile_store import ProfileStore
 from fikitd.store.records import JobRecords
 from fikitd.store.storage import Storage
+from fikitd.store.temporary import Unfinished
 from fikitd.workers.pool import Call, Workers
 from fikitd.workers.retention import Kept, Pruner
 
@@ -78,6 +80,7 @@ class Server:
         self._run_dir = Path(config.daemon.run_dir)
         self._storage = Storage()
         self._records = JobRecords(self._run_dir)
+        self._unfinished = Unfinished([self._run_dir / name for name in run_directory.NOTES])
         self._devices = Devices()
         self._gpus = Gpus(core, config.scheduler, config.daemon.trace_events, Switches(self._run_dir))
         store = ProfileStore(config.daemon.profile_dir)
@@ -134,8 +137,11 @@ class Server:
         )
         self._use = GpuUse(self._run_dir, config.daemon.gpu_use_s, files.used)
         self._meter = self._meter_of(config)
-        self._present = Present(config.scheduler.policy, self._unmanaged.around, self._meter)
-        self._rotation = MemoryRotation(self._jobs.host_bytes, self._devices.memory_bytes, config.oversubscribe.epoch_s)
+        self._present = Present(config.scheduler.policy, self._unmanaged.around, self._meter, config.mark())
+        plans = MemoryPlans(self._storage, call)
+        self._rotation = MemoryRotation(
+            self._jobs.host_bytes, self._devices.memory_bytes, config.oversubscribe.epoch_s, plans
+        )
         self._clients = Clients(
             keeper=FdStore(),
             rotation=self._rotation,
@@ -332,7 +338,7 @@ class Server:
         while True:
             await asyncio.sleep(interval_s)
             self._jobs.sweep()
-            self._records.remove_unfinished()
+            self._unfinished.remove()
             with suppress(OSError):
                 self._records.forget_changes({record.job for record in self._records.all()})
             if self._users:

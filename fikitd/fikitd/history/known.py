@@ -44,7 +44,7 @@ class Rest(NamedTuple):
 class Known:
     """What the runs of one user and name were. None: no run said it.
 
-    run_s: quartiles of the times alone. busy: median share of the time alone in which the device worked. peak_bytes: the largest.
+    run_s: quartiles of the times alone; a run that was not compared counts with its elapsed time. compared: how many were. busy: median share of the time alone in which the device worked. peak_bytes: the largest.
     slowdown: median of elapsed / alone. given: median of what it cost other jobs, seconds for each second that it took.
     emulated: one of the runs was on an emulated GPU.
     """
@@ -56,6 +56,7 @@ class Known:
     slowdown: float | None
     given: float | None
     emulated: bool
+    compared: int = 0
 
 
 def alone_s(outcome: Outcome) -> float:
@@ -142,14 +143,16 @@ def _median_rest_s(ascending_s: Sequence[float], elapsed_s: float) -> float:
 
 def _summary(runs: Sequence[Outcome]) -> Known:
     times_s = sorted(map(alone_s, runs))
+    compared = [each.slowdown for each in runs if each.slowdown != UNKNOWN]
     return Known(
         runs=len(runs),
         run_s=(_quantile(times_s, 0.25), median(times_s), _quantile(times_s, 0.75)),
         busy=_median([min(each.busy, 1.0) for each in runs if each.busy != UNKNOWN]),
         peak_bytes=max(each.peak_mib for each in runs) * MIB or None,
-        slowdown=_median([each.slowdown for each in runs if each.slowdown != UNKNOWN]),
+        slowdown=_median(compared),
         given=_median([each.given_s / each.elapsed_s for each in runs if each.given_s != UNKNOWN]),
         emulated=any(each.emulated for each in runs),
+        compared=len(compared),
     )
 
 

@@ -29,13 +29,27 @@ AGAIN_S: Final = 300.0  # after NVML did not answer
 
 @dataclass(frozen=True)
 class Look:
-    """What NVML said at one moment. alone: the job that has a GPU to itself, by the digits of the GPU's UUID, as far as that is certain."""
+    """What NVML said at one moment. alone: the job that has a GPU to itself, by the digits of the GPU's UUID, as far as that is certain.
+
+    whole: all jobs that have whole GPUs.
+    """
 
     seen: Sequence[Seen] = ()
     alone: dict[str, JobRecord] | None = None
+    whole: frozenset[str] = frozenset()
 
     def holder(self, uuid: str) -> JobRecord | None:
         return (self.alone or {}).get(digits(uuid))
+
+    @property
+    def unplaced(self) -> bool:
+        """Whether a job has a GPU of which nobody can say which one it is (MIG): of none that has no holder it is certain that nobody has it."""
+        return bool(self.whole - {record.job for record in (self.alone or {}).values()})
+
+    def around(self, gpu: Seen) -> int:
+        """How many processes on a GPU without a holder are of no job that has a whole GPU."""
+        owners = gpu.get("owners") or {}
+        return sum((owners.get(str(pid)) or {}).get("job") not in self.whole for pid in gpu.get("processes", ()))
 
 
 @dataclass
@@ -47,20 +61,29 @@ class _Watched:
     looks: int = 0
     use: float = 0.0
     peak_bytes: int | None = None
+    split: bool = False  # it has, or may have, an instance of a GPU, of which NVML does not say how busy it is
 
-    def add(self, gpus: Mapping[str, Seen]) -> None:
+    def add(self, gpus: Mapping[str, Seen], split: bool) -> None:
+        """split: the node has instances."""
+        instances = any(gpu.get("mig") for gpu in gpus.values())
+        self.split = self.split or instances or (split and not gpus)
         known = [gpu["use"] for gpu in gpus.values() if gpu.get("use") is not None]
-        if not known or len(known) < len(gpus):
+        if not gpus or (len(known) < len(gpus) and not instances):
             return
-        self.gpus, self.looks, self.use = gpus, self.looks + 1, self.use + sum(known) / len(known)
+        self.gpus = gpus
         held = [gpu["held_bytes"] for gpu in gpus.values() if gpu.get("held_bytes") is not None]
         self.peak_bytes = max(self.peak_bytes or 0, sum(held)) if held else self.peak_bytes
+        if len(known) == len(gpus):
+            self.looks, self.use = self.looks + 1, self.use + sum(known) / len(known)
 
     def ended(self, now_s: float, every_s: float) -> Use:
         busy = self.use / self.looks if self.looks else None
+        split = self.split and not self.looks
+        whole = len(given(self.record)) if split and not self.gpus else 0
         return use_of(
-            self.record, now_s, gpus=self.gpus, looks=self.looks, every_s=every_s, busy=busy, peak_bytes=self.peak_bytes
-        )
+            self.record, now_s, gpus=self.gpus, looks=self.looks, every_s=every_s, busy=busy, peak_bytes=self.peak_bytes,
+            whole=whole, split=split,
+        )  # fmt: skip
 
 
 class GpuUse:
@@ -97,7 +120,7 @@ class GpuUse:
         seen = await self._ask(True)
         records = candidates(self._run_dir / CANDIDATES)
         alone = holders(records, seen)
-        self.last = Look(seen, alone)
+        self.last = Look(seen, alone, frozenset(record.job for record in records))
         self._count(records, alone, {digits(str(gpu["uuid"])): gpu for gpu in seen})
 
     def _count(self, records: Sequence[JobRecord], alone: Mapping[str, JobRecord], seen: Mapping[str, Seen]) -> None:
@@ -105,16 +128,19 @@ class GpuUse:
         for job, watched in list(self._jobs.items()):
             if (now := there.get(job)) is None or now.started_ns != watched.record.started_ns:
                 del self._jobs[job]
-                if watched.looks and not (self._run_dir / "jobs" / job).exists():  # else it has shards: it shares
+                if (watched.looks or watched.split) and not (
+                    self._run_dir / "jobs" / job
+                ).exists():  # else it has shards: it shares
                     self._ended(watched.record, watched.ended(self._wall(), self._interval_s))
+        split = any(gpu.get("mig") for gpu in seen.values())
         for record in records:
             watched = self._jobs.setdefault(record.job, _Watched(record))
-            watched.add({uuid: seen[uuid] for uuid, holder in alone.items() if holder.job == record.job})
+            watched.add({uuid: seen[uuid] for uuid, holder in alone.items() if holder.job == record.job}, split)
 
 
 def use_of(
     record: JobRecord, now_s: float, *, gpus: Mapping[str, Seen] | None = None, looks: int = 0, every_s: float = 0.0,
-    busy: float | None = None, peak_bytes: int | None = None, shared: bool = False,
+    busy: float | None = None, peak_bytes: int | None = None, shared: bool = False, whole: int = 0, split: bool = False,
 ) -> Use:  # fmt: skip
     """Of a job that ended now (fikitd.api.uses)."""
     described = [
@@ -125,6 +151,7 @@ def use_of(
         "format": uses.FORMAT, "version": uses.VERSION, "job": record.job, "uid": record.uid, "node": socket.gethostname().partition(".")[0],
         "name": record.name, "gpus": described[:MOST_GPUS], "started": _moment(record.started_ns / 1e9), "ended": _moment(now_s), "shared": shared,
         "looks": looks, "every_s": float(every_s), "busy": None if busy is None else min(busy, 1.0), "peak_bytes": peak_bytes,
+        **({"whole": min(whole, MOST_GPUS)} if whole else {}), **({"split": True} if split else {}),
     }  # fmt: skip
 
 

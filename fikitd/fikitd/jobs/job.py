@@ -16,7 +16,7 @@ from fikitd.api import elapsed, trace_format, traces
 from fikitd.api.elapsed import About
 from fikitd.api.held import Cost, Held, Owners
 from fikitd.api.job_time import Edges, JobTime, SpentNow
-from fikitd.api.memory_story import MemoryStory, Moves
+from fikitd.api.memory_story import MOST, MemoryStory, Moves
 from fikitd.api.report_format import FORMAT, MIXED, SLICES, VERSION, Report
 from fikitd.api.traces import JobTrace
 from fikitd.base import priorities
@@ -69,6 +69,7 @@ class Job:
         self.device = device  # the first client's
         self.policy = policy
         self.started_ns = record.started_ns or time.time_ns()
+        self._began_ns = time.monotonic_ns() - max(time.time_ns() - self.started_ns, 0)  # the same moment
         self.last_seen_ns = time.time_ns()
         self._seen_s = time.monotonic()
         self.ended = False
@@ -96,7 +97,7 @@ class Job:
             set()
         )  # clients whose counters are ours, and which a next fikitd may be handed all the same
         self._memory: dict[str, MemoryPage] = {}
-        self._host_bytes = host_bytes
+        self.host_bytes = host_bytes  # of its memory that may lie on the host
         self._moves: dict[int, MovesNow] = {}  # by client
         self.memory_story = MemoryStory(host_bytes) if host_bytes else None
         self._pids: set[int] = set()
@@ -108,6 +109,7 @@ class Job:
         """What its ended clients did, for the ledger."""
         return Entry(
             started_ns=self.record.started_ns,
+            began_ns=self._began_ns,
             last_seen_ns=self.last_seen_ns,
             device=self.device,
             totals=self._settled_totals,
@@ -126,7 +128,7 @@ class Job:
             held=self._held.rows(),
             warnings=list(self.warnings),
             modes=sorted(self.modes),
-            time=self.time.rows(time.time_ns()),
+            time=self.time.rows(self._now_ns()),
             max_slowdown=self.max_slowdown,
             beside_others=self.beside_others,
             moved=self.memory_story.rows() if self.memory_story else {},
@@ -135,6 +137,8 @@ class Job:
     def go_on_from(self, entry: Entry) -> None:
         """Its clients of an earlier fikitd, instead of none."""
         self.last_seen_ns, self._unsettled = entry.last_seen_ns, entry.running
+        if type(entry.began_ns) is int and entry.began_ns <= time.monotonic_ns():
+            self._began_ns = entry.began_ns
         self.processes, self._settled_totals = entry.processes, entry.totals
         self.taken = set(entry.taken)
         self.unmanaged = entry.unmanaged
@@ -159,6 +163,10 @@ class Job:
     @property
     def quiet(self) -> bool:
         return not self._clients and not self._expected
+
+    def _now_ns(self) -> int:
+        """So long after its start, on a clock that nobody sets."""
+        return self.started_ns + time.monotonic_ns() - self._began_ns
 
     @property
     def quiet_s(self) -> float:
@@ -196,7 +204,7 @@ class Job:
         had for less."""
         self._clients[client_id] = stats_now
         self._moves[client_id] = moves_now or (lambda: stats_now()["moves"])
-        self.time.came(client_id, spent_now or (lambda: stats_now()["spent"]), time.time_ns())
+        self.time.came(client_id, spent_now or (lambda: stats_now()["spent"]), self._now_ns())
         self._owners.note(client_id, self.record)
         if pid not in self._pids:  # a process with several GPUs has a client for each
             self._pids.add(pid)
@@ -227,7 +235,7 @@ class Job:
         self._moves.pop(client_id, None)
         if self.memory_story:
             self.memory_story.went(stats["moves"])
-        edges = self.time.went(client_id, stats["spent"], time.time_ns())
+        edges = self.time.went(client_id, stats["spent"], self._now_ns())
         self._pids.discard(pid)
         self._settled_totals = self._settled_totals.plus(stats)
         self._held = self._held.plus(stats["held"], self._owners)
@@ -238,14 +246,14 @@ class Job:
     @property
     def memory_limit_bytes(self) -> int | None:
         """What its processes may hold on a GPU, and on the host where it has memory there; None: no limit."""
-        return self.record.mem_bytes + self._host_bytes or None
+        return self.record.mem_bytes + self.host_bytes or None
 
     def memory(self, uuid: str) -> MemoryPage:
         """The page that the job's processes on this GPU share; OSError when none can be made."""
         if uuid not in self._memory:
             if len(self._memory) >= GPUS.job:
                 raise NoPlace(f"job {self.record.job} has programs on {GPUS.job} GPUs already, which is the limit")
-            self._memory[uuid] = MemoryPage(self.record.mem_bytes, host_bytes=self._host_bytes)
+            self._memory[uuid] = MemoryPage(self.record.mem_bytes, host_bytes=self.host_bytes)
         return self._memory[uuid]
 
     def memory_of_before(self, uuid: str, kept: int) -> MemoryPage:
@@ -255,19 +263,30 @@ class Job:
         return self._memory[uuid]
 
     def bytes_on_gpu(self, uuid: str) -> int:
-        """What of its memory is on this GPU now, as its processes say."""
+        """What of its memory is on this GPU now, as its processes say, and no more than the GPU has: they do not see what the driver takes away."""
         page = self._memory.get(uuid)
         if page is None:
             return 0
         if self.memory_story is None:
             return page.held_bytes
-        return page.plain_bytes + sum(int(moves()["resident_bytes"]) for moves in self._moves.values())
+        said = page.plain_bytes + sum(int(moves()["resident_bytes"]) for moves in self._moves.values())
+        return min(said, self._gpu_bytes)
+
+    @property
+    def memory_plan(self) -> dict[str, int] | None:
+        """By which its memory moves now (`memory_plan` of a client in the answer to `node`); None: by none."""
+        return self.memory_story.plan_now() if self.memory_story else None
 
     def look_at_memory(self, others_bytes: int) -> None:
         """Note how much of its memory is on the GPU now, beside so much of other jobs'. Only of a job that may have some on the host."""
         if self.memory_story and (page := self._memory.get(self.device.uuid)):
-            t_s = max(time.time_ns() - self.started_ns, 0) / 1e9
-            self.memory_story.look(t_s, page.plain_bytes, others_bytes, [moves() for moves in self._moves.values()])
+            t_s = max(time.monotonic_ns() - self._began_ns, 0) / 1e9
+            there = [moves() for moves in self._moves.values()]
+            self.memory_story.look(t_s, page.plain_bytes, others_bytes, there, self._gpu_bytes)
+
+    @property
+    def _gpu_bytes(self) -> int:
+        return self.device.memory_bytes or MOST
 
     def close_memory(self) -> None:
         """Nobody of the job is there any more: its pages go now, whoever still holds the job (an error's traceback does)."""
@@ -367,7 +386,9 @@ class Job:
         """Nothing of a job whose memory stays on the GPU."""
         if self.memory_story is None:
             return {}
-        return {"moved": self.memory_story.fields([moves() for moves in self._moves.values()])}
+        moved = {"moved": self.memory_story.fields([moves() for moves in self._moves.values()])}
+        plan = self.memory_story.plan_fields()
+        return moved if plan is None else {**moved, "plan": plan}
 
     def auto_said(self) -> dict[str, Any] | None:
         """Its range and why it has its priority; None where it has no range."""

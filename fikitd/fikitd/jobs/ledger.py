@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
+from fikitd.api import former_names
 from fikitd.api.held import Held
 from fikitd.api.job_time import JobTime
 from fikitd.api.memory_story import MemoryStory
@@ -38,7 +39,8 @@ MAX_BYTES: Final = 256 * 1024
 class Entry:
     """A job's clients that have ended, taken together, and how many had not.
 
-    `started_ns`: of its record, so that a requeued job begins anew. `record`: its text, for a job that ends while no fikitd runs.
+    `started_ns`: of its record, so that a requeued job begins anew. `began_ns`: when that was by CLOCK_MONOTONIC, whatever is done to the other clock;
+    None: a fikitd of before did not say. `record`: its text, for a job that ends while no fikitd runs.
     """
 
     started_ns: int
@@ -46,6 +48,7 @@ class Entry:
     device: Device
     totals: Totals
     record: str = ""
+    began_ns: int | None = None
     running: int = 0
     processes: int = 0
     unmanaged: int = 0
@@ -138,7 +141,9 @@ class Ledger:
         try:
             self._directory.mkdir(mode=0o700, exist_ok=True)
             # Not synchronised: it is to outlive a process, not the node, with which the job's record ends too.
-            temporary.write_text(json.dumps({"version": VERSION, **asdict(entry)}))
+            document = {"version": VERSION, **asdict(entry)}
+            document["totals"] = former_names.with_former("ledger", document["totals"])
+            temporary.write_text(json.dumps(document))
             temporary.rename(self._directory / job)
         except OSError as error:
             _log.warning("job %s: what it did so far could not be noted: %s", job, error.strerror)
@@ -147,6 +152,8 @@ class Ledger:
         """All that can be read, by job; the others are removed."""
         with suppress(FileNotFoundError):
             for path in sorted(self._directory.iterdir()):
+                if path.name.startswith("."):
+                    continue  # being written when fikitd was killed
                 try:
                     yield path.name, _read(path)
                 except (OSError, ValueError, TypeError, KeyError) as error:
@@ -165,7 +172,7 @@ def _read(path: Path) -> Entry:
     MemoryStory(0).go_on_from(document.get("moved", {}))
     if document.get("record"):
         JobRecord.parse(document["record"])
-    counted = document["totals"]
+    counted = former_names.renamed("ledger", document["totals"])
     counted.setdefault("gpu_time_at_most_ns", counted.get("span_ns", 0))  # notes of before have none
     device, totals = Device(**_known(Device, document["device"])), Totals(**_known(Totals, counted))
     return Entry(**{**_known(Entry, document), "device": device, "totals": totals})

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 from fikitd.api.held import Owners
+from fikitd.api.memory_story import host_limit_bytes
 from fikitd.base.protocol import Device
 from fikitd.jobs.gpu_use import use_of
 from fikitd.jobs.job import Job
@@ -57,7 +58,9 @@ class Jobs:
             if record is None or record.started_ns != entry.started_ns:
                 self._ledger.discard(job_id)
                 continue
-            job = self._jobs[job_id] = Job(record, entry.device, self._policy, self._owners, self.host_bytes(record))
+            host_bytes = host_limit_bytes(entry.moved)
+            given = self.host_bytes(record) if host_bytes is None else host_bytes
+            job = self._jobs[job_id] = Job(record, entry.device, self._policy, self._owners, given)
             job.go_on_from(entry)
             job.ended = over
             if over:
@@ -71,12 +74,18 @@ class Jobs:
             job.taken.clear()
 
     def host_bytes(self, record: JobRecord) -> int:
-        """How much of the job's memory may lie in host memory."""
-        return self._host_memory(record)[0]
+        """How much of the job's memory may lie in host memory: what it was given at its first client, whatever fikit.toml says meanwhile."""
+        job = self._begun(record)
+        return self._host_memory(record)[0] if job is None else job.host_bytes
 
     def no_host_memory(self, record: JobRecord) -> str | None:
         """Why none of it may, where the job asked for some: the end of a sentence."""
-        return self._host_memory(record)[1]
+        job = self._begun(record)
+        return None if job is not None and job.host_bytes else self._host_memory(record)[1]
+
+    def _begun(self, record: JobRecord) -> Job | None:
+        job = self._jobs.get(record.job)
+        return job if job is not None and job.record.started_ns == record.started_ns else None
 
     def pids(self) -> set[int]:
         """Every process that is a client."""
@@ -187,7 +196,9 @@ class Jobs:
     def _used_nothing(self, record: JobRecord | None) -> None:
         """No program of a job of Slurm's came, although it had a GPU."""
         if record is not None and record.gpus and not record.pid:
-            self._files.used(record, use_of(record, time.time(), shared=True))
+            gpus = record.gpus.count(",") + 1
+            whole = gpus if record.measure or gpus > 1 else 0  # only jobs of one GPU share it
+            self._files.used(record, use_of(record, time.time(), shared=True, whole=whole))
 
     async def _close(self, job: Job, timeout_s: float) -> None:
         await self.settle(job, timeout_s)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from fikitd._core import COUNTERS
+from fikitd.api import former_names
 
 Stats = Mapping[str, Any]  # as Dispatcher.stats() gives them (docs/design/contracts.md)
 
@@ -25,7 +26,7 @@ class Totals:
     doubtful: int = 0
     unfinished: int = 0  # of clients that are gone
     span_ns: int = 0
-    solo_ns: int | None = None
+    span_alone_ns: int | None = None
     wait_count: int = 0
     wait_total_ns: int = 0
     wait_p99_ns: float = 0.0  # of the client that waited longest: percentiles do not add
@@ -74,7 +75,7 @@ class Totals:
 
     def fields(self) -> dict[str, Any]:
         """The part of a report record that is counters (docs/design/contracts.md, "Report records")."""
-        return {
+        fields = {
             "kernels": self.kernels,
             "gpu_time_s": _seconds(self.gpu_time_ns),
             "gpu_time_at_most_s": self.gpu_time_at_most_ns / 1e9 if self.gpu_time_ns is None else None,
@@ -83,7 +84,7 @@ class Totals:
             "doubtful": self.doubtful,
             "unfinished": self.unfinished,
             "span_s": self.span_ns / 1e9,
-            "solo_s": _seconds(self.solo_ns),
+            "span_alone_s": _seconds(self.span_alone_ns),
             "wait": {
                 "count": self.wait_count,
                 "total_s": self.wait_total_ns / 1e9,
@@ -102,6 +103,7 @@ class Totals:
             "expired": self.expired,
             "drifted": self.drifted,
         }
+        return former_names.with_former("report", fields)
 
 
 def gpu_time(stats: Stats, unfinished: int = 0) -> tuple[int | None, int]:

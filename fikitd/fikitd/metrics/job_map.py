@@ -20,7 +20,7 @@ from fikitd.jobs.gpu_use import CANDIDATES, candidates
 from fikitd.metrics.publisher import AGAIN_S, PLACE
 from fikitd.store import changes
 from fikitd.store.records import JobRecord, JobRecords
-from fikitd.store.storage import Storage, reason, write_atomic
+from fikitd.store.storage import Storage, is_temporary, reason, write_atomic
 
 _log = logging.getLogger("fikitd")
 
@@ -93,8 +93,8 @@ class JobMap:
         def save() -> None:
             if before is None:  # of an earlier fikitd
                 for path in self._directory.iterdir():
-                    if path.name.isdecimal() and path.name not in wanted:
-                        path.unlink()
+                    if _ours(path.name) and path.name not in wanted:
+                        path.unlink(missing_ok=True)
             for name in (before or {}).keys() - wanted.keys():
                 (self._directory / name).unlink(missing_ok=True)
             for name, text in wanted.items():
@@ -103,6 +103,12 @@ class JobMap:
 
         await self._storage.run(PLACE, save, WRITE_S)
         self._written = wanted
+
+
+def _ours(name: str) -> bool:
+    """Whether a file of `job_map_dir` is of a fikitd: a GPU's, or what one was killed over."""
+    number = name.split(".")[1] if is_temporary(name) else name
+    return number.isdecimal()
 
 
 def jobs_of_gpus(records: Iterable[JobRecord], seen: Sequence[Seen] | None) -> dict[str, str]:

@@ -194,7 +194,8 @@ class Meter:
         for seen in look.seen:
             uuid = str(seen["uuid"])
             labels = (called.get(digits(uuid), uuid),)
-            found[table.ALONE][labels] = float(look.holder(uuid) is not None)
+            if (has := look.holder(uuid) is not None) or not look.unplaced:
+                found[table.ALONE][labels] = float(has)
             if seen.get("use") is not None:
                 found[table.USE][labels] = seen["use"]
         for uuid, count in Counter(uuid for uuid, _ in self._around()).items():
@@ -237,6 +238,10 @@ class Meter:
                 )
                 found[table.MISSED][labels], found[table.MOVING][labels] = moved["missed_bytes"], moved["moving_s"]
                 found[table.TURNS][labels] = moved["turns"]
+            if plan := memory.get("plan"):
+                found[table.PASSES][labels] = plan["passes"]
+            if now := job.memory_plan:
+                found[table.BUDGET][labels] = now["budget_bytes"]
         found[table.WAITS] = {(reason,): seconds for reason, seconds in waits.items()}
         found[table.DELAYS] = {(): delays_s}
 
@@ -281,6 +286,6 @@ def _gpu_ns(stats: Stats) -> int:
 def _waits(report: dict[str, Any]) -> tuple[Counter[str], float]:
     """Seconds at the gate, by reason, and of delays on the device."""
     waits: Counter[str] = Counter()
-    for entry in report["held"]:
+    for entry in report["wait_reasons"]:
         waits[entry["reason"]] += entry["total_s"]
-    return waits, sum(entry["total_s"] for entry in report["delayed"])
+    return waits, sum(entry["total_s"] for entry in report["delays"])

@@ -10,12 +10,15 @@ import errno
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from fikitd.base.threads import Thread
 from fikitd.config.fikit_toml import MetricsConfig
 from fikitd.metrics.meter import Values
+from fikitd.store import temporary
 from fikitd.store.storage import Storage, reason, write_atomic
 
 if TYPE_CHECKING:
@@ -103,6 +106,8 @@ class Publisher:
 
     async def _write(self) -> None:
         path = Path(self._config.textfile)
+        with suppress(OSError):
+            await self._storage.run(PLACE, partial(temporary.remove_of, path), LOAD_S)
         while True:
             try:
                 await self._write_once(path)

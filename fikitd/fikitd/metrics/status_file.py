@@ -23,6 +23,7 @@ from fikitd.metrics import table
 from fikitd.metrics.meter import Here, Meter, Values
 from fikitd.metrics.publisher import PLACE
 from fikitd.metrics.today import Today
+from fikitd.store import temporary
 from fikitd.store.storage import Storage, reason, write_atomic
 
 _log = logging.getLogger("fikitd")
@@ -69,7 +70,8 @@ class StatusFile:
         await self._storage.run(PLACE, partial(write_atomic, self._path, text, 0o644), WRITE_S)
 
     def _left(self) -> Mapping[str, Any] | None:
-        """What an earlier fikitd of this node wrote last; None: nothing that can be believed."""
+        """What an earlier fikitd of this node wrote last; None: nothing that can be believed. What it was killed over goes."""
+        temporary.remove_of(self._path)
         with suppress(OSError, ValueError):
             return statuses.read(self._path.parent, self._wall()).by_node.get(self._node)
         return None
@@ -161,5 +163,5 @@ def _alone(gpu: Seen, look: Look) -> Gpu:
     return {
         "uuid": uuid, "index": gpu.get("index"), "name": name, "emulated": "emulated" in name.lower(), "memory_bytes": gpu.get("memory_bytes"),
         "held_bytes": gpu.get("held_bytes"), "use": gpu.get("use"), "by_nvml": gpu.get("use") is not None,
-        "unmanaged": len(gpu.get("processes", ())) if holder is None else 0, "jobs": jobs,
+        "unmanaged": look.around(gpu) if holder is None else 0, "jobs": jobs,
     }  # fmt: skip

@@ -83,13 +83,13 @@ USE: Final = Metric(
     "fikit_gpu_use_ratio",
     GAUGE,
     _GPU,
-    "How busy the GPU was at the last look by NVML, 0 to 1, whoever used it (gpu_use_s)",
+    "How busy the GPU was at the last look by NVML, 0 to 1, whoever used it (gpu_use_s); missing for MIG instances, of which NVML does not say it",
 )
 ALONE: Final = Metric(
     "fikit_gpu_alone",
     GAUGE,
     _GPU,
-    "1 where a job has the GPU to itself, by root's record, as of the last look by NVML; else 0 (gpu_use_s)",
+    "1 where a job has the GPU to itself, by root's record, as of the last look by NVML; else 0 (gpu_use_s); missing where a job has one and nobody can say which (MIG)",
 )
 SWITCH: Final = Metric(
     "fikit_gpu_switch_seconds",
@@ -129,7 +129,7 @@ RESIDENT: Final = Metric(
     "fikit_job_memory_resident_bytes",
     GAUGE,
     _JOB,
-    "GPU memory of a job that is on the GPU now, of jobs that may have some on the host, as their preload library says",
+    "GPU memory of a job that is on the GPU now, of jobs that may have some on the host, as their shim says",
 )
 MOVED: Final = Metric(
     "fikit_job_memory_moved_bytes_total",
@@ -151,6 +151,15 @@ MOVING: Final = Metric(
 )
 TURNS: Final = Metric(
     "fikit_job_memory_turns_total", COUNTER, _JOB, "Turns on the GPU that such a job's memory has had"
+)
+BUDGET: Final = Metric(
+    "fikit_job_memory_budget_bytes",
+    GAUGE,
+    _JOB,
+    "GPU memory that a job has by the plan of its memory; missing where it has none now",
+)
+PASSES: Final = Metric(
+    "fikit_job_memory_passes_total", COUNTER, _JOB, "Iterations that a job has gone by plans of its memory"
 )
 WAITS: Final = Metric(
     "fikit_gate_wait_seconds_total",
@@ -180,7 +189,7 @@ UNKNOWN: Final = Metric(
 
 METRICS: Final = (
     BUILD, JOBS, PROCESSES, UNMANAGED, EMULATED, BUSY, GPU_TIME, HARVEST, MEMORY, SIZE, OCCUPIED, SHARED, USE, ALONE, SWITCH, JOB_TIME, SLOWDOWN, ALLOWED, PEAK, LIMIT, REFUSED, RESIDENT, MOVED,
-    MISSED, MOVING, TURNS, WAITS, DELAYS, ENDED, KEPT, EXCEEDED, UNKNOWN,
+    MISSED, MOVING, TURNS, BUDGET, PASSES, WAITS, DELAYS, ENDED, KEPT, EXCEEDED, UNKNOWN,
 )  # fmt: skip
 
 

@@ -51,6 +51,10 @@ class MpsError(Exception):
     """MPS cannot be used now; the end of a sentence that begins "MPS ...", such as "did not answer within 2 s"."""
 
 
+class NobodyListens(MpsError):
+    """A command found no control daemon."""
+
+
 def client_priority(priority: int) -> int:
     """CUDA_MPS_CLIENT_PRIORITY of a job of fikit's `priority`: 0 normal, 1 below normal.
 
@@ -136,7 +140,7 @@ class Control:
 
     @property
     def listens(self) -> bool:
-        """Whether the daemon is so far that it can be asked."""
+        """Whether the daemon is so far that it can be asked, or will be in a moment: the socket is there before it listens."""
         return (self.pipes / SOCKET).exists()
 
     def reap(self) -> None:
@@ -165,7 +169,7 @@ class Control:
             await end(child)
         answer = out[:65536].decode("utf-8", "replace")
         if child.returncode or "Cannot find MPS control daemon" in answer:
-            raise MpsError("does not answer: its control daemon is gone")
+            raise NobodyListens("does not answer: its control daemon is gone")
         return answer
 
     async def servers(self, timeout_s: float = ASK_S) -> list[int]:

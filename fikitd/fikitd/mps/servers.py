@@ -19,7 +19,7 @@ from typing import Final
 
 from fikitd.gpus.devices import is_uuid
 from fikitd.mps import notes
-from fikitd.mps.control import ASK_S, INITIALIZING, Control, MpsError, began, children, socket_path_fits
+from fikitd.mps.control import ASK_S, INITIALIZING, Control, MpsError, NobodyListens, began, children, socket_path_fits
 from fikitd.mps.notes import State
 
 _log = logging.getLogger("fikitd")
@@ -111,7 +111,8 @@ class Server:
             self._watch(self.pid)
             self.save()
             await self._until_it_answers()
-        await self._begin_server()
+        else:
+            await self._begin_server()
         while not self.server:  # the daemon may not have heard of the end of the one before, and have begun none
             await asyncio.sleep(LOOK_S)
             await self._begin_server()
@@ -132,7 +133,11 @@ class Server:
             directory.chmod(mode)
 
     async def _until_it_answers(self) -> None:
-        while not self.control.listens:
+        """A control daemon that has just begun, with a server then."""
+        while True:
+            if self.control.listens:
+                with suppress(NobodyListens):
+                    return await self._begin_server()
             self.control.reap()
             if not self.there:
                 raise MpsError(f"ended at once: see {self._logs}")

@@ -1,41 +1,56 @@
 """From what a program's profile says of its kernels' memory to a plan of who is on the GPU when (docs/design/residency.md, case B). Pure.
 
-What is learnt (profile_accesses) names places; a plan moves chunks of 2 MiB. `iteration` makes the sequence of one of the other, `points` what
-each budget would cost, `Budgets` decides for several jobs that run at the same time, and plans anew where the rules say so, `orders` says a plan as
-moves behind launches. Nobody here knows a clock, and nothing is moved. Plans of long iterations take seconds: work for a process with the user's rights.
+What is learnt (profile_accesses) names places; a plan moves pieces of 2 MiB or more. `iteration` makes the sequence of one of the other, `points`
+what each budget would cost, `wire` says a plan as moves behind launches, as a shim carries them out (struct fikit_plan of the protocol). Nobody here
+knows a clock, and nothing is moved. Plans of long iterations take seconds: work for a process with the user's rights (`outlined`, `planned`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Items
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby, islice, pairwise
 from typing import Any, Final, NamedTuple
 
-from fikitd.gpus.residency import (
-    Again,
-    BudgetPlan,
-    Link,
-    Sequence,
-    least_bytes,
-    peak_bytes,
-    plan,
-    plan_again,
-    share_room,
+from fikitd.base.protocol import (
+    COPY_IN,
+    COPY_NONE,
+    COPY_OUT,
+    PLAN_CHUNK_BYTES,
+    PLAN_CHUNKS,
+    PLAN_LAUNCHES,
+    PLAN_MOVE,
+    PLAN_MOVES,
 )
+from fikitd.gpus.memory_outline import Outline, Planned, Point
+from fikitd.gpus.residency import BudgetPlan, Link, Sequence, Transfer, least_bytes, peak_bytes, plan
 from fikitd.profiles.profile_accesses import PAGE_BYTES
 
-CHUNK_BYTES: Final = 2 * 2**20
+CHUNK_BYTES: Final = PLAN_CHUNK_BYTES
 """What a GPU moves as a whole (open-gpu-kernel-modules 595.45.04)."""
 MOST_CHUNKS: Final = 2**20
+MOST_PIECES: Final = 4096
+"""That are planned one by one, a plan of a second or two; of more memory larger pieces are planned."""
+MOST_WORK: Final = 2**24
+"""Launches times pieces, for the same reason."""
+MOST_TOUCHES: Final = 2**22
+"""Pieces that the launches of a pass touch, one launch after the other: a profile is its owner's word, and a place may be 2 TiB long."""
 COUNTS_FROM: Final = 4
 """A place counts that one in so many of the passes has named in which its launch was looked at."""
 BUDGETS: Final = (0.5, 0.6, 0.7, 0.8, 0.9)
 """That are tried, of what an iteration needs."""
-MOVING_COSTS: Final = 0.01
-"""Of a job's time, where its moves take all of the link's: of two budgets that cost the program nothing, the one that moves less."""
+SLOWER: Final = (8, 4, 2)
+MOVES_MORE: Final = 1.1
+FASTER: Final = (2, 4, 8)
 _SHORTEST_NS: Final = 1_000
+_WINDOW: Final = 32  # transfers among which those away go first, so that neighbours can go as one: an arrival is late by a few ms at most
+
+
+class TooFine(ValueError):
+    """More than can be planned, in pieces of that size."""
 
 
 class Range(NamedTuple):
@@ -50,7 +65,8 @@ class Range(NamedTuple):
 class Iteration:
     """An iteration as the rules take it: kernel i of `sequence` is its launch i, and one behind the last is its pauses, of pause_ns.
 
-    looked_at: share of the launches that were. peak_bytes: of all chunks that its launches touch. least_bytes: the most that one touches.
+    looked_at: share of the launches that were. peak_bytes: of all pieces that its launches touch. least_bytes: the most that one touches.
+    freed: of each launch the pieces whose content nobody needs once it has run. idle: chunks of the program's allocations that none of them touches.
     """
 
     path: str
@@ -62,191 +78,311 @@ class Iteration:
     looked_at: float
     peak_bytes: int
     least_bytes: int
+    piece_bytes: int
+    touched: list[list[int]]
+    freed: list[list[int]]
+    idle: list[Range]
 
 
-def iteration(accesses: Mapping[str, Any], number: int = 0) -> Iteration | None:
+def iteration(accesses: Mapping[str, Any], number: int = 0, chunks_of_a_piece: int = 1) -> Iteration | None:
     """Of checked accesses; None where no launch of it touches anything. ValueError with a reason where it is more than can be planned."""
+    piece_bytes = chunks_of_a_piece * CHUNK_BYTES
     found = accesses["iterations"][number]
     steps, pages = found["steps"], accesses["pages"]
     places = _places(found)
     begins = _begins(places, pages)
     chunks: dict[tuple[int, int], int] = {}
-    touched = [sorted(_chunks(own, begins, chunks)) for own in places]
+    named = (_piece_numbers(each, begins, piece_bytes) for own in places for each in own)
+    if sum(map(len, named)) > MOST_TOUCHES:
+        raise TooFine("the launches of its iteration touch more memory than can be planned")
+    touched = [sorted(_pieces(own, begins, chunks, piece_bytes)) for own in places]
     if not chunks:
         return None
     sequence = Sequence()
     durations = [duration for _, duration, _ in steps]
     known = [duration for duration in durations if duration > 0]
     usual = max(sum(known) // max(len(known), 1), _SHORTEST_NS)
-    for duration, own in zip(durations, touched, strict=True):
-        sequence.add(duration or usual, own)
+    freed = _freed(found, chunks)
+    for duration, own, gone in zip(durations, touched, freed, strict=True):
+        sequence.add(duration or usual, own, gone)
     pause_ns = max(found["length_ns"] - sequence.total_ns, _SHORTEST_NS)
     sequence.add(pause_ns, [])
     ranges = [
-        Range(allocation, chunk * CHUNK_BYTES, min(CHUNK_BYTES, pages[allocation] * PAGE_BYTES - chunk * CHUNK_BYTES))
+        Range(allocation, chunk * piece_bytes, min(piece_bytes, pages[allocation] * PAGE_BYTES - chunk * piece_bytes))
         for allocation, chunk in chunks
     ]
     return Iteration(
         found["path"], sequence, ranges, len(steps), sequence.total_ns, pause_ns,
         sum(scans > 0 for _, _, scans in steps) / len(steps),
-        peak_bytes(sequence, CHUNK_BYTES), least_bytes(sequence, CHUNK_BYTES),
+        peak_bytes(sequence, piece_bytes), least_bytes(sequence, piece_bytes), piece_bytes, touched, freed,
+        list(_idle(pages, chunks, piece_bytes)),
     )  # fmt: skip
 
 
-def _places(found: Mapping[str, Any]) -> list[list[tuple[int, int]]]:
-    """Of each step the places that count: (allocation, page)."""
-    places: list[list[tuple[int, int]]] = [[] for _ in found["steps"]]
-    for step, allocation, page, count in found["touches"]:
+def _places(found: Mapping[str, Any]) -> list[list[tuple[int, int, int]]]:
+    """Of each step the places that count: (allocation, page, length); length 0: not known."""
+    places: list[list[tuple[int, int, int]]] = [[] for _ in found["steps"]]
+    for step, allocation, page, count, *length in found["touches"]:
         if count * COUNTS_FROM >= found["steps"][step][2]:
-            places[step].append((allocation, page))
+            places[step].append((allocation, page, length[0] if length else 0))
     return places
 
 
-def _begins(places: Items[Items[tuple[int, int]]], pages: Items[int]) -> dict[int, list[int]]:
+def _freed(found: Mapping[str, Any], pieces: Mapping[tuple[int, int], int]) -> list[list[int]]:
+    """Of each step the pieces whose content nobody needs once it has run: of memory that half of the passes gave back there."""
+    own: dict[int, list[int]] = {}
+    for (allocation, _), number in pieces.items():
+        own.setdefault(allocation, []).append(number)
+    freed: list[list[int]] = [[] for _ in found["steps"]]
+    for step, allocation, count in found.get("frees", ()):
+        if 2 * count >= found["passes"]:
+            freed[step] += own.get(allocation, ())
+    return freed
+
+
+def _begins(places: Items[Items[tuple[int, int, int]]], pages: Items[int]) -> dict[int, list[int]]:
     """Of each allocation the pages where something begins, and its end."""
     begins: dict[int, set[int]] = {}
     for own in places:
-        for allocation, page in own:
+        for allocation, page, _ in own:
             begins.setdefault(allocation, set()).add(page)
     if sum(-(-pages[each] * PAGE_BYTES // CHUNK_BYTES) for each in begins) > MOST_CHUNKS:
         raise ValueError("its iteration touches more memory than can be planned")
     return {allocation: [*sorted(found), pages[allocation]] for allocation, found in begins.items()}
 
 
-def _chunks(
-    own: Items[tuple[int, int]], begins: Mapping[int, list[int]], chunks: dict[tuple[int, int], int]
+def _pieces(
+    own: Items[tuple[int, int, int]],
+    begins: Mapping[int, list[int]],
+    chunks: dict[tuple[int, int], int],
+    piece_bytes: int,
 ) -> set[int]:
-    """The chunks of these places, up to where the next one begins; new ones get the next number."""
-    found = set()
-    for allocation, page in own:
-        end = begins[allocation][bisect_right(begins[allocation], page)]
-        for chunk in range(page * PAGE_BYTES // CHUNK_BYTES, (end * PAGE_BYTES - 1) // CHUNK_BYTES + 1):
-            found.add(chunks.setdefault((allocation, chunk), len(chunks)))
-    return found
+    """The pieces of these places, up to their end or, where that is not known, to where the next one begins; new ones get the next number."""
+    return {
+        chunks.setdefault((place[0], piece), len(chunks))
+        for place in own
+        for piece in _piece_numbers(place, begins, piece_bytes)
+    }
 
 
-class Point(NamedTuple):
-    """A budget that an iteration can have: stretch is the share by which it becomes longer, moved_bytes what it moves each time."""
+def _piece_numbers(place: tuple[int, int, int], begins: Mapping[int, list[int]], piece_bytes: int) -> range:
+    """Of its allocation."""
+    allocation, page, length = place
+    end = page + length if length else begins[allocation][bisect_right(begins[allocation], page)]
+    return range(page * PAGE_BYTES // piece_bytes, (end * PAGE_BYTES - 1) // piece_bytes + 1)
 
-    budget_bytes: int
-    stretch: float
-    moved_bytes: int
+
+def _idle(pages: Items[int], pieces: Iterable[tuple[int, int]], piece_bytes: int) -> Iterator[Range]:
+    """What no launch touches of the allocations that are known, in runs of neighbouring chunks."""
+    used: dict[int, set[int]] = {}
+    for allocation, piece in pieces:
+        used.setdefault(allocation, set()).add(piece)
+    for allocation, count in enumerate(pages):
+        size, own = count * PAGE_BYTES, used.get(allocation, set())
+        ends = sorted([-1, *own, -(-size // piece_bytes)])
+        for before, after in pairwise(ends):
+            begin, end = (before + 1) * piece_bytes, min(after * piece_bytes, size)
+            if begin < end:
+                yield Range(allocation, begin, end - begin)
 
 
-def points(of: Iteration, link: Link, budgets: Items[float] = BUDGETS) -> list[Point]:
-    """What each budget would cost, the smallest first, that of all of it last; budgets that no plan keeps are left out."""
-    found = []
-    for share in sorted(budgets):
-        budget = int(share * of.peak_bytes) // CHUNK_BYTES * CHUNK_BYTES
-        if budget < of.least_bytes:
+def _always() -> bool:
+    return True
+
+
+def points(
+    of: Iteration,
+    link: Link,
+    budgets: Items[float] = BUDGETS,
+    room_bytes: int = 0,
+    goes_on: Callable[[], bool] = _always,
+) -> list[Point]:
+    """What each budget would cost, the smallest first, that of all of it last; budgets that no plan keeps are left out. room_bytes: a budget
+    that is tried first, beside those shares. goes_on: whether there is time for another one."""
+    tried = [room_bytes, *sorted((int(share * of.peak_bytes) for share in budgets), reverse=True)]
+    found = {of.peak_bytes: Point(of.peak_bytes, 0.0, 0)}
+    for budget in (each // of.piece_bytes * of.piece_bytes for each in tried):
+        if budget in found or not of.least_bytes <= budget < of.peak_bytes or not goes_on():
             continue
-        made = plan(of.sequence, link, CHUNK_BYTES, budget)
-        if made.fits:
-            found.append(Point(budget, made.stretch, made.moved_bytes))
-    return [*found, Point(of.peak_bytes, 0.0, 0)]
+        if (made := _steady(of, link, budget, goes_on)) is not None:
+            found[budget] = Point(budget, made.stretch, made.plan.moved_bytes)
+    return [found[budget] for budget in sorted(found)]
 
 
-class Order(NamedTuple):
-    """A move of one range: delay_ns after the end of the launch with this number. inward: to the GPU."""
+class Steady(NamedTuple):
+    """A plan that can be carried out pass after pass. stretch: the share by which it makes the iteration longer over the link that there is."""
 
-    launch: int
-    delay_ns: int
-    inward: bool
-    range: Range
+    plan: BudgetPlan
+    stretch: float
 
 
-def orders(of: Iteration, made: BudgetPlan, first_launch: int) -> Iterator[Order]:
-    """Those of the pass whose first launch has this number, in the order in which they begin. What begins before that launch has ended stands
-    behind the last one of the pass before."""
-    for transfer in made.transfers:
-        pause = transfer.kernel >= of.launches
-        yield Order(
-            first_launch - 1 if pause else first_launch + transfer.kernel,
-            transfer.delay_ns + (of.pause_ns if pause else 0), transfer.inward, of.ranges[transfer.chunk],
-        )  # fmt: skip
+def _steady(of: Iteration, link: Link, budget_bytes: int, goes_on: Callable[[], bool]) -> Steady | None:
+    """For that budget. Where kernels have to wait for the link, what is best to move may be another thing in each pass, and that is no plan; one for a
+    faster link then is: its moves keep the budget in the same way, and kernels wait for what comes late. None: there is none."""
+    for times in (1, *FASTER):
+        if times > 1 and not goes_on():
+            break
+        made = plan(of.sequence, Link(times * link.bytes_per_s), of.piece_bytes, budget_bytes)
+        if made.fits and made.steady:
+            moving_ns = made.moved_bytes / link.bytes_per_s * 1e9
+            return Steady(made, made.stretch if times == 1 else max(made.stretch, moving_ns / of.length_ns - 1))
+    return None
 
 
-@dataclass
-class _Job:
-    iteration: Iteration
-    points: list[Point]
-    budget_bytes: int = 0
-    plan: BudgetPlan | None = None
+class WireMove(NamedTuple):
+    """struct fikit_plan_move."""
+
+    after: int
+    before: int
+    chunk: int
+    allocation: int
+    chunks: int
+    copy: int
 
 
-class Budgets:
-    """Of lower jobs that run at the same time on a GPU: which part of the room each has, and its plan. Jobs are called by any name.
+def wire(of: Iteration, made: BudgetPlan) -> list[WireMove]:
+    """The plan as one row of moves, which a shim makes one after the other, each behind the end of its launch.
 
-    A plan is made anew when the program does something else, when the rules say so (30 % drift, 5 % of the bytes missed), and when the
-    job's part has become another, as others come and go. What takes turns (case A) is here in its turn only.
+    That order alone keeps the budget, whatever the times are: what is on the GPU when a move begins is what the plan has there. So no move needs
+    a clock. What begins in the pause, or while the first launch runs, stands behind the last launch. What no launch touches leaves behind the first one.
     """
+    last = of.launches - 1
+    late = [each for each in made.transfers if each.kernel > last]
+    row = [each for each in made.transfers if each.kernel <= last] + late
+    uses = _uses(of)
+    leaving = (move for each in of.idle for move in _moves(each, 0, 0, COPY_OUT))
+    moves = list(islice(leaving, PLAN_MOVES + 1))  # an allocation may be of any size that the program says
+    for after, group in groupby(row, key=lambda each: min(each.kernel, last)):
+        for window in _windows(list(group)):
+            for inward in (False, True):
+                own = [
+                    (_before(uses[e.chunk], after) if inward else 0, of.ranges[e.chunk])
+                    for e in window
+                    if e.inward is inward
+                ]
+                moves += _merged(sorted(own), after, COPY_IN if inward else COPY_OUT)
+    return moves
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
-        self._jobs: dict[str, _Job] = {}
 
-    def budget_bytes(self, job: str) -> int:
-        """What the job has of the room; 0: it does not fit beside the others, and is left to page faults."""
-        return self._jobs[job].budget_bytes
+def first_uses(of: Iteration) -> list[WireMove]:
+    """What each launch is the first to touch since the program took it again, in the order of the launches. A plan counts it as being on the GPU from that
+    launch on. More of it than launches can touch in all is nobody's: then none."""
+    if sum(map(len, of.freed)) > MOST_TOUCHES:
+        return []
+    uses = _uses(of)
+    found = {(_before(uses[piece], after), of.ranges[piece]) for after, own in enumerate(of.freed) for piece in own}
+    return list(_merged(sorted(found), 0, COPY_NONE))
 
-    def plan(self, job: str) -> tuple[Iteration, BudgetPlan] | None:
-        """None where it has no budget."""
-        found = self._jobs[job]
-        return None if found.plan is None else (found.iteration, found.plan)
 
-    def learnt(self, job: str, of: Iteration) -> None:
-        """What it does now; the same as before changes nothing. The next share() plans it."""
-        known = self._jobs.get(job)
-        if known is None or known.iteration.path != of.path:
-            self._jobs[job] = _Job(of, points(of, self._link))
+def _uses(of: Iteration) -> list[list[int]]:
+    """Of each piece the launches that touch it."""
+    uses: list[list[int]] = [[] for _ in of.ranges]
+    for launch, own in enumerate(of.touched):
+        for piece in own:
+            uses[piece].append(launch)
+    return uses
 
-    def left(self, job: str) -> None:
-        """Its memory, or its turn, is over."""
-        self._jobs.pop(job, None)
 
-    def observed(self, job: str, of: Iteration, iteration_ns: int, missed_bytes: int) -> Again:
-        """Of the last passes, on the mean: how long one took and what of its memory was missing. `of`: what is learnt by now, by which it is
-        planned anew where that is due, in the next share()."""
-        known = self._jobs[job]
-        if known.plan is None:
-            return Again.NO
-        again = plan_again(
-            planned_iteration_ns=int(known.iteration.length_ns * (1 + known.plan.stretch)),
-            planned_budget_bytes=known.budget_bytes,
-            iteration_ns=iteration_ns,
-            touched_bytes=known.iteration.peak_bytes,
-            missed_bytes=missed_bytes,
-            budget_bytes=known.budget_bytes,
-        )
-        if again is not Again.NO:
-            self._jobs[job] = _Job(of, points(of, self._link))
-        return again
+def _before(uses: Items[int], after: int) -> int:
+    """The next launch that touches it, around the pass."""
+    place = bisect_right(uses, after)
+    return uses[place] if place < len(uses) else uses[0]
 
-    def share(self, room_bytes: int) -> list[str]:
-        """Part so much among all jobs, so that they lose as little as possible together; the names of those that have a new plan, or none
-        any more. Where not even the smallest budgets fit, nobody has one: those are for turns."""
-        names = sorted(self._jobs)
-        jobs = [self._jobs[name] for name in names]
-        chosen = share_room(
-            [[(point.budget_bytes, self._lost(job, point)) for point in job.points] for job in jobs], room_bytes
-        )
-        budgets = (
-            [job.points[which].budget_bytes for job, which in zip(jobs, chosen, strict=True)]
-            if chosen
-            else [0] * len(jobs)
-        )
-        return [name for name, job, budget in zip(names, jobs, budgets, strict=True) if self._give(job, budget)]
 
-    def _lost(self, job: _Job, point: Point) -> float:
-        moving = point.moved_bytes / self._link.bytes_per_s / (job.iteration.length_ns / 1e9)
-        return point.stretch + MOVING_COSTS * moving
+def _windows(row: Items[Transfer]) -> Iterator[list[Transfer]]:
+    """Parts of a row within which transfers may change places: none has a piece twice."""
+    window: dict[int, Transfer] = {}
+    for each in row:
+        if len(window) == _WINDOW or each.chunk in window:
+            yield list(window.values())
+            window = {}
+        window[each.chunk] = each
+    if window:
+        yield list(window.values())
 
-    def _give(self, job: _Job, budget_bytes: int) -> bool:
-        if job.budget_bytes == budget_bytes and (job.plan is not None or budget_bytes == 0):
-            return False
-        job.budget_bytes = budget_bytes
-        job.plan = plan(job.iteration.sequence, self._link, CHUNK_BYTES, budget_bytes) if budget_bytes else None
-        return True
+
+def _merged(own: Items[tuple[int, Range]], after: int, copy: int) -> Iterator[WireMove]:
+    """Neighbours that are needed by the same launch go as one."""
+    joined: list[tuple[int, Range]] = []
+    for before, each in own:
+        if joined:
+            needed, known = joined[-1]
+            if (needed, known.allocation, known.begin + known.size) == (before, each.allocation, each.begin):
+                joined[-1] = needed, known._replace(size=known.size + each.size)
+                continue
+        joined.append((before, each))
+    for before, each in joined:
+        yield from _moves(each, after, before, copy)
+
+
+def _moves(of: Range, after: int, before: int, copy: int) -> Iterator[WireMove]:
+    end = -(-(of.begin + of.size) // CHUNK_BYTES)
+    for chunk in range(of.begin // CHUNK_BYTES, end, PLAN_CHUNKS):
+        yield WireMove(after, before, chunk, of.allocation, min(PLAN_CHUNKS, end - chunk), copy)
+
+
+def coarse(accesses: Mapping[str, Any], number: int = 0, chunks_of_a_piece: int = 1) -> Iteration | None:
+    """The iteration in pieces so large that it can be planned in time, of so many chunks at least. As `iteration`."""
+    launches = len(accesses["iterations"][number]["steps"])
+    while chunks_of_a_piece <= PLAN_CHUNKS:
+        with suppress(TooFine):
+            found = iteration(accesses, number, chunks_of_a_piece)
+            if found is None or len(found.ranges) <= min(MOST_PIECES, MOST_WORK // launches):
+                return found
+        chunks_of_a_piece *= 2
+    raise ValueError("its iteration has more launches and memory than can be planned")
+
+
+def outlined(
+    accesses: Mapping[str, Any], link: Link, room_bytes: int, goes_on: Callable[[], bool] = _always
+) -> Outline | None:
+    """What each budget would cost the iteration that a program is in. None where there is nothing to plan; ValueError as `iteration`."""
+    of = coarse(accesses)
+    if of is None or of.launches > PLAN_LAUNCHES:
+        return None
+    return Outline(
+        of.path, of.launches, of.length_ns, of.looked_at, of.peak_bytes, points(of, link, BUDGETS, room_bytes, goes_on),
+        sum(each.size for each in of.idle),
+    )  # fmt: skip
+
+
+def planned(
+    accesses: Mapping[str, Any], link: Link, budget_bytes: int, goes_on: Callable[[], bool] = _always
+) -> tuple[Planned, bytes] | None:
+    """The plan for that budget and its moves as the wire has them, behind them as many of the first uses as fit. None where there is none, or none that
+    fits the wire."""
+    pieces = 1
+    while (of := coarse(accesses, 0, pieces)) is not None:
+        pieces = of.piece_bytes // CHUNK_BYTES
+        if of.launches > PLAN_LAUNCHES or budget_bytes < of.least_bytes:
+            return None
+        steady = _steady(of, link, budget_bytes, goes_on)
+        if steady is None:
+            return None
+        early = steady.plan if steady.stretch else _early(of, link, budget_bytes, steady.plan, goes_on)
+        moves = wire(of, early)
+        if len(moves) <= PLAN_MOVES:
+            said = Planned(
+                of.path, of.launches, budget_bytes, of.peak_bytes, early.moved_bytes, steady.stretch, of.length_ns, len(moves)
+            )  # fmt: skip
+            entries = [*moves, *first_uses(of)[: PLAN_MOVES - len(moves)]]
+            return said, b"".join(PLAN_MOVE.pack(*each) for each in entries)
+        if pieces >= PLAN_CHUNKS:
+            return None
+        pieces *= 2
+    return None
+
+
+def _early(of: Iteration, link: Link, budget_bytes: int, made: BudgetPlan, goes_on: Callable[[], bool]) -> BudgetPlan:
+    """A plan that keeps the budget without a wait over a slower link too, where that moves hardly more: what it brings is there earlier, also
+    where kernels run faster than they were learnt, or the link is not what it was taken for."""
+    for part in SLOWER if made.transfers else ():
+        if not goes_on():
+            break
+        found = plan(of.sequence, Link(link.bytes_per_s / part), of.piece_bytes, budget_bytes)
+        if found.fits and found.steady and found.stretch == 0 and found.moved_bytes <= MOVES_MORE * made.moved_bytes:
+            return found
+    return made
 
 
 class Allocation(NamedTuple):
@@ -268,7 +404,7 @@ def allocations(accesses: Mapping[str, Any], number: int = 0) -> list[Allocation
     length_ns = max(found["length_ns"], total_ns)
     users: dict[int, list[int]] = {}
     for step, own in enumerate(_places(found)):
-        for allocation in dict.fromkeys(allocation for allocation, _ in own):
+        for allocation in dict.fromkeys(allocation for allocation, *_ in own):
             users.setdefault(allocation, []).append(step)
     return sorted(
         (

@@ -2,7 +2,9 @@
 
 `pages` says how large each allocation is, by its number, in pages of 4 KiB; `iterations` what the program does again and again: `kernels` are
 identities, `steps` its launches in order, [kernel (a place in `kernels`), duration in ns, passes that were looked at], and `touches`
-[step, allocation, page, passes]: in so many of them the launch named that place. How it is learnt: fikitd/core/predictor/accesses.hpp.
+[step, allocation, page, passes]: in so many of them the launch named that place. A fifth number says how many pages of it the launch touches, where
+that is known (copies, memsets). `frees`, where there are any: [step, allocation, passes], in so many of all passes the program gave that memory back
+behind the launch, so that nobody needs its contents until a launch names it again. How it is learnt: fikitd/core/predictor/accesses.hpp.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
+from itertools import pairwise
 from typing import Any, Final
 
 from fikitd._core import merge_accesses
@@ -55,13 +58,13 @@ def _is_count(value: Any, most: int) -> bool:
     return type(value) is int and 0 <= value <= most
 
 
-def _numbers(raw: Any, what: str, limit: int, bounds: tuple[int, ...]) -> Iterator[list[int]]:
-    """Rows of as many numbers as there are bounds, each below its own."""
+def _numbers(raw: Any, what: str, limit: int, bounds: tuple[int, ...], optional: int = 0) -> Iterator[list[int]]:
+    """Rows of as many numbers as there are bounds, each below its own; the last `optional` ones may be missing."""
     for row in _rows(raw, what, limit):
         if (
             not isinstance(row, list)
-            or len(row) != len(bounds)
-            or not all(_is_count(value, bound - 1) for value, bound in zip(row, bounds, strict=True))
+            or not len(bounds) - optional <= len(row) <= len(bounds)
+            or not all(_is_count(value, bound - 1) for value, bound in zip(row, bounds, strict=False))
         ):
             raise ValueError(f"one of the {what} of accesses is not {len(bounds)} numbers within their bounds")
         yield row
@@ -76,17 +79,27 @@ def _iteration(raw: Any, pages: list[int]) -> dict[str, Any]:
     if not all(isinstance(each, str) and _HEX16.fullmatch(each) for each in kernels):
         raise ValueError("kernels of accesses are not 16 hexadecimal digits each")
     steps = list(_numbers(raw.get("steps"), "steps", MAX_STEPS, (len(kernels), MAX_NS + 1, MAX_COUNT + 1)))
-    bounds = (len(steps), len(pages), MAX_COUNT + 1, MAX_COUNT + 1)
-    touches = sorted(_numbers(raw.get("touches"), "touches", MAX_TOUCHES, bounds))
+    bounds = (len(steps), len(pages), MAX_COUNT + 1, MAX_COUNT + 1, MAX_COUNT + 1)
+    touches = sorted(_numbers(raw.get("touches"), "touches", MAX_TOUCHES, bounds, optional=1), key=_place)
     seen = [0] * len(steps)
-    for (step, allocation, page, _), before in zip(touches, [[-1], *touches], strict=False):
+    for touch, before in zip(touches, [None, *touches], strict=False):
+        step, allocation, page, length = _place(touch)
         seen[step] += 1
-        if page >= pages[allocation] or seen[step] > MAX_TOUCHES_OF_A_STEP or before[:3] == [step, allocation, page]:
+        within = page < pages[allocation] and length <= pages[allocation] - page
+        if not within or seen[step] > MAX_TOUCHES_OF_A_STEP or (before and _place(before) == _place(touch)):
             raise ValueError("a place of accesses is outside its allocation, there twice, or one too many of its step")
+    frees = sorted(_numbers(raw.get("frees", []), "frees", MAX_TOUCHES, (len(steps), len(pages), MAX_COUNT + 1)))
+    if any(one[:2] == other[:2] for one, other in pairwise(frees)):
+        raise ValueError("a step of accesses gives the same memory back twice")
     return {
         "path": raw["path"], "length_ns": raw["length_ns"], "passes": raw["passes"], "kernels": kernels, "steps": steps,
-        "touches": touches,
+        "touches": touches, **({"frees": frees} if frees else {}),
     }  # fmt: skip
+
+
+def _place(touch: list[int]) -> tuple[int, int, int, int]:
+    """(step, allocation, page, length); length 0: not known."""
+    return touch[0], touch[1], touch[2], touch[4] if len(touch) > 4 else 0
 
 
 def merge(several: Iterable[Accesses | None]) -> Accesses | None:
@@ -103,6 +116,7 @@ def within_bounds(accesses: Accesses) -> Accesses:
     for each in accesses["iterations"]:
         touches = each["touches"]
         if len(touches) > MAX_TOUCHES:
-            touches = sorted(sorted(touches, key=lambda touch: -touch[3])[:MAX_TOUCHES])
-        iterations.append({**each, "touches": touches, "passes": min(each["passes"], MAX_PASSES)})
+            touches = sorted(sorted(touches, key=lambda touch: -touch[3])[:MAX_TOUCHES], key=_place)
+        kept = {key: value for key, value in each.items() if key != "frees" or len(value) <= MAX_TOUCHES}
+        iterations.append({**kept, "touches": touches, "passes": min(each["passes"], MAX_PASSES)})
     return {**accesses, "iterations": iterations}

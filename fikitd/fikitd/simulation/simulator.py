@@ -113,7 +113,7 @@ class Trace:
         return {}
 
     @cached_property
-    def solo_ns(self) -> float:
+    def alone_ns(self) -> float:
         """One request after the other, alone: how long one takes."""
         passes = 4
         job = _simulator.Job(self.native, priority=0, managed=False)
@@ -160,8 +160,8 @@ class Scenario:
         """Requests of the high job."""
         if self.requests is not None:
             return self.requests
-        span_ns = max([SPAN_NS, *(low.solo_ns for low in self.lows)])
-        return max(MIN_REQUESTS, math.ceil(span_ns / self.high.solo_ns))
+        span_ns = max([SPAN_NS, *(low.alone_ns for low in self.lows)])
+        return max(MIN_REQUESTS, math.ceil(span_ns / self.high.alone_ns))
 
     def arrival_times(self) -> list[int]:
         """When the high job's requests arrive; empty when each follows the one before it."""
@@ -171,7 +171,7 @@ class Scenario:
         source = random.Random(self.seed)
         times, now = [], 0.0
         for _ in range(self.count):
-            now += source.expovariate(load / self.high.solo_ns)
+            now += source.expovariate(load / self.high.alone_ns)
             times.append(round(now))
         return times
 

@@ -21,6 +21,7 @@ from fikitd.store.storage import read_bounded, write_atomic
 
 _log = logging.getLogger("fikitd")
 
+DIRECTORY: Final = "jobs"  # in run_dir
 MAX_BYTES: Final = 4096
 FRESH_S: Final = 0.005
 TICK_NS: Final = 50_000_000
@@ -110,7 +111,7 @@ class JobRecord:
         """Write the record atomically into RUN_DIR/jobs (made when missing); returns its path."""
         if not is_name(self.job):
             raise RecordError(f'"{printable(self.job)}" cannot be a job id')
-        jobs = Path(run_dir) / "jobs"
+        jobs = Path(run_dir) / DIRECTORY
         jobs.mkdir(mode=0o755, exist_ok=True)
         path = jobs / self.job
         write_atomic(path, self.text().encode(), mode=0o644)
@@ -202,9 +203,8 @@ class JobRecords:
     """
 
     def __init__(self, run_dir: Path) -> None:
-        self.directory = run_dir / "jobs"
+        self.directory = run_dir / DIRECTORY
         self._complained: set[str] = set()
-        self._unfinished: set[Path] = set()
         self._users = Users(self)
         self._changed = ChangedPriorities(run_dir)
 
@@ -265,14 +265,6 @@ class JobRecords:
         with suppress(OSError), os.scandir(self.directory) as entries:
             return any(not entry.name.startswith(".") for entry in entries)
         return False
-
-    def remove_unfinished(self) -> None:
-        """What a prolog left that was killed while it wrote: at the second call, at the first it may be writing."""
-        with suppress(OSError):
-            found = {path for path in self.directory.iterdir() if path.name.startswith(".")}
-            for path in found & self._unfinished:
-                path.unlink(missing_ok=True)
-            self._unfinished = found
 
     def all(self) -> list[JobRecord]:
         try:

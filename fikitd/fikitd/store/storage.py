@@ -11,6 +11,7 @@ import asyncio
 import ctypes
 import errno
 import os
+import re
 import secrets
 import stat
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from fikitd.base.threads import Thread
 _T = TypeVar("_T")
 _libc = ctypes.CDLL(None, use_errno=True)
 _KEEP: Final = ctypes.c_uint32(-1)
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}", re.ASCII | re.DOTALL)
 SETTLE_LOOK_S: Final = 0.01
 
 
@@ -143,6 +145,11 @@ def write_atomic(path: Path, data: bytes, mode: int) -> None:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def is_temporary(name: str) -> bool:
+    """Whether `write_atomic` calls its temporary files so; one that stays is of a writer that was killed in the middle."""
+    return _TEMPORARY.fullmatch(name) is not None
 
 
 def reason(error: BaseException) -> str:

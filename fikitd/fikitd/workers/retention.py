@@ -1,7 +1,8 @@
-"""What a site does not want to keep: a user's oldest reports, traces and profiles, removed when one of the user's jobs ends.
+"""What a site does not want to keep: a user's oldest reports, traces and profiles, removed when one of the user's jobs ends. And what nobody
+can want: temporary files of writers that were killed.
 
-By number and not by age: a clock that is wrong for an hour would take everything. With the user's rights, for a bounded time, and
-not for every job.
+By number and not by age: a clock that is wrong for an hour would take everything. Only a temporary file goes by age, in the clock of
+the file system that it is on. With the user's rights, for a bounded time, and not for every job.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from fikitd.api.traces import SUFFIX
 from fikitd.api.uses import SUFFIX as USE
 from fikitd.base.validation import integer, is_name
 from fikitd.profiles.memory_history import DIRECTORY as PEAKS
-from fikitd.store import own_directory
+from fikitd.store import own_directory, temporary
 from fikitd.store.records import JobRecord
 from fikitd.store.storage import Storage, reason
 from fikitd.workers.pool import Call, Rights
@@ -29,6 +30,7 @@ from fikitd.workers.pool import Call, Rights
 _log = logging.getLogger("fikitd")
 
 PAUSE_S: Final = 600.0  # between two times for one user
+LOOK_S: Final = 86400.0  # between two looks for one user's temporary files
 LONGEST_S: Final = 5.0
 MOST_LOOKED_AT: Final = 50_000  # entries of a directory
 MOST_REMOVED: Final = 500  # at a time
@@ -62,26 +64,31 @@ class Pruner:
         self._kept, self._report_dir, self._profile_dir = kept, report_dir, profile_dir
         self._storage, self._work = storage, work
         self._last_s: dict[int, float] = {}
+        self._looked_s: dict[int, float] = {}  # for temporary files
 
     async def after(self, record: JobRecord) -> None:
         """One of the user's jobs has ended. Never raises; what cannot be removed is one line in the log."""
         now = time.monotonic()
-        if not self._kept.anything or now - self._last_s.get(record.uid, -PAUSE_S) < PAUSE_S:
+        looks = now - self._looked_s.get(record.uid, -LOOK_S) >= LOOK_S
+        if not (looks or self._kept.anything) or now - self._last_s.get(record.uid, -PAUSE_S) < PAUSE_S:
             return
         self._last_s[record.uid] = now
         try:
-            have = await self._prune_own(record)
-            await self._prune_before(record, have)
+            have = await self._prune_own(record, looks)
+            if looks:
+                self._looked_s[record.uid] = now
+            if self._kept.anything:
+                await self._prune_before(record, have)
         except (OSError, ValueError) as error:
             _log.info(
                 "old files of uid %d could not be removed: %s", record.uid, reason(error), extra={"uid": record.uid}
             )
 
-    async def _prune_own(self, record: JobRecord) -> Have:
+    async def _prune_own(self, record: JobRecord, looks: bool) -> Have:
         """In the user's own directories. How many reports and traces are left there."""
         arguments = {
             "uid": record.uid, "kept": list(self._kept), "reports": str(self._report_dir),
-            "profiles": str(self._profile_dir),
+            "profiles": str(self._profile_dir), "temporary": looks,
         }  # fmt: skip
         left, _ = await self._work(Rights(record.uid, record.gid), "prune_own", arguments, timeout_s=LONGEST_S)
         if not isinstance(left, list) or len(left) != len(Have._fields):
@@ -109,6 +116,26 @@ def prune_own(report_dir: Path, profile_dir: Path, uid: int, kept: Kept) -> Have
         prune_profiles(own, uid, kept.profiles)
         prune_peaks(own / PEAKS, uid, kept.profiles)
     return have
+
+
+def prune_temporary(report_dir: Path, profile_dir: Path, uid: int) -> None:
+    """Remove the user's temporary files of writers that were killed. OSError when the directories cannot be read."""
+    temporary.remove(own_directory.of(report_dir, uid), uid)
+    temporary.remove(of_profiles(profile_dir, uid), uid)
+
+
+def of_profiles(profile_dir: Path, uid: int) -> list[Path]:
+    """Where files of the user's profiles, and of the memory that jobs needed, are. OSError: nobody can say."""
+    found: list[Path] = []
+    for own in own_directory.of(profile_dir, uid):
+        with os.scandir(own) as entries:
+            names = [
+                entry.name
+                for entry in itertools.islice(entries, MOST_LOOKED_AT)
+                if entry.name == PEAKS or is_name(entry.name)
+            ]
+        found += [own, *(own / name for name in names if own_directory.belongs(own / name, uid))]
+    return found
 
 
 def prune_reports(directory: Path, uid: int, kept: Kept, have: Have = NONE) -> Have:

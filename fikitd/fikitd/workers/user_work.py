@@ -12,6 +12,7 @@ import shlex
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,18 +20,21 @@ from fikitd._core import pack_profile, unpack_profile
 from fikitd.api import traces
 from fikitd.api.traces import TraceStore
 from fikitd.base.validation import printable
-from fikitd.profiles import profile_accesses, profile_store
+from fikitd.gpus.residency import Link
+from fikitd.profiles import memory_plan, profile_accesses, profile_store
 from fikitd.profiles.memory_history import MemoryHistory
 from fikitd.profiles.profile_key import Program, variant_of
 from fikitd.profiles.profile_match import Match
 from fikitd.profiles.profile_store import ProfileStore
-from fikitd.workers.retention import Have, Kept, prune_own, prune_reports
+from fikitd.workers.retention import Have, Kept, prune_own, prune_reports, prune_temporary
 
 MOST_SENTENCES: Final = 8  # for the job's report
 MOST_CHARACTERS: Final = 1000  # of one
 MOST_OF_A_COMMAND: Final = 200  # characters
 _IDENTITY: Final = struct.Struct("<Q")
 PACKET_BYTES: Final = 32768  # of an answer on the control socket
+PLAN_CPU_S: Final = 4.0
+"""After which no other budget is tried: one takes 3 s at most, and a worker has 10 for a request."""
 SEND_S: Final = 2.0  # a reader that takes nothing for so long is given up
 
 Result = tuple[Any, Iterable[bytes]]
@@ -96,6 +100,29 @@ def _save_profile(arguments: dict[str, Any], chunks: Iterator[bytes], _descripto
     return {"sentences": _sentences(removed)}, ()
 
 
+def _plan_memory(arguments: dict[str, Any], chunks: Iterator[bytes], _descriptors: list[int]) -> Result:
+    """What budgets would cost the iteration that a program is in, or, with a budget, the moves of its plan. None where there is nothing to plan.
+
+    The chunks are what the program's kernels touch, packed as a profile is.
+    """
+    _, rhythm = unpack_profile(b"".join(chunks))
+    accesses = profile_accesses.checked(rhythm.get("accesses"))
+    if accesses is None or not accesses["iterations"]:
+        return None, ()
+    link = Link(arguments["link_bytes_per_s"])
+    budget_bytes = arguments["budget_bytes"]
+    enough_s = time.process_time() + PLAN_CPU_S
+
+    def goes_on() -> bool:
+        return time.process_time() < enough_s
+
+    if budget_bytes is None:
+        outline = memory_plan.outlined(accesses, link, arguments["room_bytes"], goes_on)
+        return None if outline is None else asdict(outline), ()
+    found = memory_plan.planned(accesses, link, budget_bytes, goes_on)
+    return (None, ()) if found is None else (asdict(found[0]), [found[1]])
+
+
 def _remember_peak(arguments: dict[str, Any], _chunks: Iterator[bytes], _descriptors: list[int]) -> Result:
     peaks = MemoryHistory(ProfileStore(arguments["directory"]))
     peaks.remember(arguments["uid"], arguments["name"], arguments["job"], arguments["peak_bytes"])
@@ -133,9 +160,10 @@ def _send_trace(arguments: dict[str, Any], chunks: Iterator[bytes], descriptors:
 
 
 def _prune_own(arguments: dict[str, Any], _chunks: Iterator[bytes], _descriptors: list[int]) -> Result:
-    kept = Kept(*arguments["kept"])
-    left = prune_own(Path(arguments["reports"]), Path(arguments["profiles"]), arguments["uid"], kept)
-    return list(left), ()
+    reports, profiles, uid = Path(arguments["reports"]), Path(arguments["profiles"]), arguments["uid"]
+    if arguments["temporary"]:
+        prune_temporary(reports, profiles, uid)
+    return list(prune_own(reports, profiles, uid, Kept(*arguments["kept"]))), ()
 
 
 def _prune_before(arguments: dict[str, Any], _chunks: Iterator[bytes], _descriptors: list[int]) -> Result:
@@ -147,6 +175,7 @@ def _prune_before(arguments: dict[str, Any], _chunks: Iterator[bytes], _descript
 _WORK: Final[dict[str, Work]] = {
     "load_profile": _load_profile,
     "save_profile": _save_profile,
+    "plan_memory": _plan_memory,
     "remember_peak": _remember_peak,
     "store_trace": _store_trace,
     "send_trace": _send_trace,

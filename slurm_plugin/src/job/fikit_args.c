@@ -47,8 +47,9 @@ static const char *const environment[ARGUMENTS] = {
     [MAX_DELAY] = "FIKIT_MAX_DELAY",
 };
 
-/* Sent with a job none of whose options was typed; read by fikit_submit.lua. */
+/* Sent with a job none of whose options was typed; read by fikit_options.lua. Where some were: the names of the others. */
 #define ONLY_WISHED "FIKIT_ONLY_WISHED"
+#define VARIABLES "FIKIT_VARIABLES"
 
 static const char *const expected[ARGUMENTS] = {
     [PRIORITY] = "use high, normal, low, 0 (highest) to 9, auto or auto:LOW-HIGH",
@@ -160,6 +161,9 @@ struct fikit_options fikit_args_of_job(spank_t sp) {
   return options;
 }
 
+/* What is before `mem_host` in the name of FIKIT_MEM_HOST. */
+#define CARRIED "_SLURM_SPANK_OPTION_fikit_fikit_"
+
 /* The name under which Slurm itself carries the option to the node (spank.c), with "-" written as "_". In the job's own
  * environment "SLURM_SPANK_" is before it, and steps inherit the option by that. */
 static void carried_name(enum argument argument, const char *prefix, char *name, size_t size) {
@@ -181,7 +185,7 @@ void fikit_args_forget_outer_job(void) {
 
 void fikit_args_from_environment(spank_t sp) {
   bool typed = false;
-  bool wished = false;
+  char variables[ARGUMENTS * SPANK_OPTION_MAXLEN] = "";
   for (int i = 0; i < ARGUMENTS; i++)
     typed = typed || given[i];
   for (int i = 0; i < ARGUMENTS; i++) {
@@ -196,9 +200,12 @@ void fikit_args_from_environment(spank_t sp) {
     carried_name((enum argument)i, "", name, sizeof name);
     if (spank_job_control_setenv(sp, name, value, 1) != ESPANK_SUCCESS)
       slurm_error("fikit: couldn't pass %s on to the job: use --%s instead", environment[i], table[i].name);
-    wished = true;
+    const size_t length = strlen(variables);
+    snprintf(variables + length, sizeof variables - length, "%s%s", length ? " " : "", name + sizeof CARRIED - 1);
   }
+  if (!variables[0])
+    return;
   /* A variable is set once for all jobs of a user: those that cannot share a GPU go without it. */
-  if (wished && !typed && spank_job_control_setenv(sp, ONLY_WISHED, "1", 1) != ESPANK_SUCCESS)
+  if (spank_job_control_setenv(sp, typed ? VARIABLES : ONLY_WISHED, typed ? variables : "1", 1) != ESPANK_SUCCESS)
     slurm_verbose("fikit: couldn't say that FIKIT_* variables are only wishes");
 }

@@ -53,7 +53,7 @@ def test_managed_programs_are_not_taken_for_others(watching: Cluster, spin: Path
     assert "not looked for" not in (watching.sandbox.run_dir / "fikitd.log").read_text()
 
 
-# Says hello for the job's GPU, keeps the connection, and becomes a program without the preload library.
+# Says hello for the job's GPU, keeps the connection, and becomes a program without the shim.
 HELLO_AND_EXEC = """
 import os, socket, sys
 hello = bytes.fromhex(sys.argv[2].split(",")[int(os.environ["SLURM_JOB_GPUS"])])

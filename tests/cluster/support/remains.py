@@ -14,6 +14,8 @@ from pathlib import Path
 from fikit.sandbox.processes import Process, processes_of
 from fikit.sandbox.sandbox import Sandbox
 from fikitd.api.client import Control, DaemonUnreachable
+from fikitd.store import own_directory, temporary
+from fikitd.workers.retention import of_profiles
 
 SERVICES = ("munged", "slurmctld", "slurmd", "fikitd")
 WORKER = "fikitd.worker"  # a process of fikitd's own, which goes with it
@@ -71,7 +73,30 @@ def _files(sandbox: Sandbox, running: tuple[str, ...]) -> Iterator[str]:
                 yield from (f"{name}/{left}" for left in _names(run_dir / name) if left not in running)
         yield from (f"run_dir/{left}" for left in _names(run_dir) if left not in RUN_DIR)
     for directory in (sandbox.report_dir, sandbox.profile_dir):
-        yield from (str(path) for path in directory.rglob(".*.????????") if path.is_file())  # temporary files
+        goes = _removed_in_a_day(sandbox)
+        hidden = (path for path in directory.rglob(".*") if path.is_file())
+        yield from (str(path) for path in hidden if path not in goes or not _writer_was_killed(sandbox, path))
+
+
+def _removed_in_a_day(sandbox: Sandbox) -> set[Path]:
+    """Temporary files that fikitd will remove, were they old enough."""
+    found: set[Path] = set()
+    with suppress(FileNotFoundError):
+        for uid, directory in own_directory.everybodys(sandbox.report_dir):
+            found.update(Path(entry.path) for entry in temporary.of_user(directory, uid))
+    with suppress(FileNotFoundError):
+        for uid in {uid for uid, _ in own_directory.everybodys(sandbox.profile_dir)}:
+            for directory in of_profiles(sandbox.profile_dir, uid):
+                found.update(Path(entry.path) for entry in temporary.of_user(directory, uid))
+    return found
+
+
+def _writer_was_killed(sandbox: Sandbox, left: Path) -> bool:
+    """A worker dies with the fikitd that a test kills, perhaps in the middle of a file: it is older than every fikitd that is there now."""
+    with suppress(OSError):
+        written = left.stat().st_mtime
+        return all(Path(f"/proc/{daemon.pid}").stat().st_ctime > written for daemon in daemons(sandbox))
+    return True
 
 
 def _locks(sandbox: Sandbox, _running: tuple[str, ...]) -> Iterator[str]:

@@ -104,7 +104,7 @@ def test_all_of_the_run_works_on_a_machine_with_little_on_it(machine: Machine, n
     got = found["parts"]
     assert found["emulated"] is True
     assert found["settings"]["stuck"] == []
-    for part in ("costs", "launch", "timing", "slices", "mps", "conformance", "pairs"):
+    for part in ("costs", "launch", "timing", "slices", "mps", "memory", "conformance", "pairs"):
         assert "error" not in got[part], got[part]
     assert got["costs"]["marks"] is True
     assert got["costs"]["event_record_ns"]["p50"] > 0
@@ -113,6 +113,11 @@ def test_all_of_the_run_works_on_a_machine_with_little_on_it(machine: Machine, n
     for case in got["timing"]["cases"]:
         assert case["true_ns"] == pytest.approx(case["ns"], rel=0.01)
         assert case["measured_count"] > 20
+    memory = got["memory"]
+    assert memory["concurrent_managed_access"] is True
+    assert memory["prefetch_in_gbps"] == pytest.approx(24, rel=0.1)  # the emulated GPU's constants come back
+    assert memory["fault_ns_per_chunk"] == pytest.approx(30_000, rel=0.2)
+    assert memory["alloc_that_evicts_ns"]["p50"] > 100 * memory["alloc_ns"]["p50"]
     slices = got["slices"]
     for experiment in ("chains", "chains_full"):
         assert slices[experiment]["slice_ns"]["p50"] == pytest.approx(1_024_000, rel=0.1)

@@ -8,8 +8,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ from pathlib import Path
 import pytest
 from call_recorder import Recorder
 from emulator_tools import ROOT, SOURCES, driver_flags
-from shim_daemon import Daemon, wait_for
+from shim_daemon import LONGEST_LEASE_S, Daemon, granting, wait_for
 from test_emulator_clients import CUDA_CORE, TINYGRAD_EAGER, TINYGRAD_JIT
 from test_emulator_offload import COMPILERS
 
@@ -43,27 +41,6 @@ MARKS = {
     "cuMemHostRegister_v2", "cuMemHostGetDevicePointer_v2", "cuThreadExchangeStreamCaptureMode", "cuStreamWriteValue32_v2",
     "cuEventCreate", "cuEventRecord",
 }  # fmt: skip
-
-
-@contextmanager
-def granting(daemon: Daemon) -> Iterator[None]:
-    """Let each launch that waits at the closed gate go, some time after it came."""
-    over = threading.Event()
-
-    def grant() -> None:
-        while not over.is_set():
-            time.sleep(0.0001)
-            for page in list(daemon.pages):
-                if page.u32("waiting") and page.u32("request_seq") != page.u32("grant_seq"):
-                    page.grant()
-
-    thread = threading.Thread(target=grant)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def without_marks(calls: list[str], alone: list[str]) -> list[str]:
@@ -158,7 +135,9 @@ def neighbour(native: Path, cc: Callable[..., Path]) -> Path:
 def comparison(
     *, recorder: Recorder, shim: Path, neighbour: Path, daemon: Callable[..., Daemon], emulator_env: Env, tmp_path: Path
 ) -> Comparison:
-    return Comparison(recorder, shim, neighbour, daemon(), daemon(closed=True, lease_s=600), emulator_env, tmp_path)
+    return Comparison(
+        recorder, shim, neighbour, daemon(), daemon(closed=True, lease_s=LONGEST_LEASE_S), emulator_env, tmp_path
+    )
 
 
 @pytest.mark.parametrize("source", CONFORMANCE, ids=lambda source: source.stem)

@@ -13,7 +13,7 @@ import pytest
 from compiler import Compiler
 from cross import PREFIX, Aarch64, missing
 from fikit.slurm import elf
-from shim_daemon import Daemon, Layout
+from shim_daemon import LONGEST_LEASE_S, Daemon, Layout
 from shim_program import DRIVER_FLAGS, FAKE_CUDA, driver_of
 from shim_table import SYMBOLS
 from test_conformance_under_shim import granting
@@ -195,7 +195,7 @@ def test_conformance_of_the_emulated_driver_launch_by_launch(  # noqa: PLR0917
     """Through a closed gate, at which each launch waits until it is granted."""
     driver = built / "emulator" / "driver"
     binary = arm.cc(PROGRAMS[program], f"-L{driver}", "-l:libcuda.so.1", "-pthread")
-    fikitd = daemon(closed=True, lease_s=600)
+    fikitd = daemon(closed=True, lease_s=LONGEST_LEASE_S)
     env = emulator_env(
         LD_LIBRARY_PATH=str(driver),
         LD_PRELOAD=str(arm_shim),

@@ -46,9 +46,9 @@ def test_instances_of_a_split_gpu_are_named(machine: Path) -> None:
     assert found["compute mode"].status == "ok"
     uuid = "MIG-[0-9a-f-]{36}"
     assert found["MIG"].status == "ok"
-    assert re.fullmatch(f"GPU 0: Emulated X MIG 3g.71gb {uuid}, Emulated X MIG 1g.18gb {uuid}", found["MIG"].found), (
-        found["MIG"]
-    )
+    unknown = "NVML does not say how busy a MIG instance is, so of jobs that have one to themselves it is not known"
+    names = f"GPU 0: Emulated X MIG 3g.71gb {uuid}, Emulated X MIG 1g.18gb {uuid}"
+    assert re.fullmatch(f"{names}; {unknown}", found["MIG"].found), found["MIG"]
 
 
 def test_gpu_that_is_not_split_is_not_spoken_of(machine: Path) -> None:

@@ -47,7 +47,7 @@ class Node:
     def run(self, *command: str | Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         enter = ["nsenter", f"--target={self._first}", "--mount", "--pid", "--uts", "--ipc"]
         return subprocess.run(
-            [*enter, *map(str, command)], env=env, capture_output=True, text=True, timeout=60, check=False
+            [*enter, *map(str, command)], env=env, capture_output=True, text=True, timeout=240, check=False
         )
 
 
@@ -123,7 +123,7 @@ def test_a_prolog_starts_the_service_and_programs_outlive_its_restarts(
     load(cc, tmp_path / "slurm")
     child = [
         sys.executable,
-        ROOT / "tests/device/support/systemd_child.py",
+        ROOT / "tests/device/daemon/systemd_child.py",
         tmp_path / "slurm/plugin.so",
         cc(SOURCE),
         paths.shim(),
@@ -151,7 +151,7 @@ def test_mps_outlives_restarts_of_the_service_and_ends_with_its_last_job(
     drop_in = tmp_path / "units/fikitd.service.d/site.conf"
     drop_in.write_text("[Service]\n" + "".join(f'Environment="{name}={env[name]}"\n' for name in names))
     assert node.run("systemctl", "daemon-reload").returncode == 0
-    done = node.run(sys.executable, ROOT / "tests/device/support/systemd_child.py", env=env)
+    done = node.run(sys.executable, ROOT / "tests/device/daemon/systemd_child.py", env=env)
     assert done.returncode == 0, done.stderr
     told: dict[str, Any] = json.loads(done.stdout)
     assert len(told["begun"]) == 2, "control daemon and server"

@@ -174,6 +174,14 @@ def test_giving_a_context_up_waits_for_its_running_host_function(
     assert done.returncode == 0, done.stderr
 
 
+def test_events_of_a_whole_context_go_on_while_another_thread_destroys_streams(
+    native: Path, cc: Callable[..., Path], emulator_env: Env
+) -> None:
+    program = cc(SOURCES / "emu_destroy.c", *driver_flags(native))
+    done = run(program, emulator_env(MALLOC_PERTURB_="165"), "streams")  # what was freed is no stream any more
+    assert done.returncode == 0, done.stderr
+
+
 def test_program_with_hung_work_can_leave(native: Path, cc: Callable[..., Path], emulator_env: Env) -> None:
     env = emulator_env(EMUCUDA_FAULTS="kernel=fikit_spin hang")
     done = run(cc(SOURCES / "emu_destroy.c", *driver_flags(native)), env, "exit")

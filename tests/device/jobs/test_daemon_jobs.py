@@ -113,7 +113,7 @@ def test_a_program_that_nobody_measured_is_known_in_its_next_run(daemon: Fikitd,
     job, _, _ = runner.run(200, 200_000)
     first = daemon.report(job)
     key = first["profile"]["key"]
-    assert (first["profile"]["found"], first["profile"]["stored"], first["solo_s"]) == (False, True, None)
+    assert (first["profile"]["found"], first["profile"]["stored"], first["span_alone_s"]) == (False, True, None)
     assert f"samples of this run are stored as {key}" in summary_line(first)
 
     profile = ProfileStore(daemon.profiles).load(os.getuid(), key)

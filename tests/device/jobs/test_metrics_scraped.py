@@ -99,7 +99,7 @@ def test_prometheus_reads_what_the_reports_say(site: Site, jobs: Jobs) -> None:
     assert over["fikit_gpu_seconds_total"][gpu] == pytest.approx(used, rel=0.01)
     assert 0 <= over["fikit_harvest_seconds_total"][gpu] <= over["fikit_gpu_seconds_total"][gpu]
     waits: dict[tuple[str, ...], float] = {}
-    for entry in (entry for report in reports for entry in report["held"]):
+    for entry in (entry for report in reports for entry in report["wait_reasons"]):
         waits[entry["reason"],] = waits.get((entry["reason"],), 0.0) + entry["total_s"]
     assert waits, "the low job waited for the high one"
     assert over["fikit_gate_wait_seconds_total"] == pytest.approx(waits, rel=0.01)

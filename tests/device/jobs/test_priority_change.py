@@ -39,7 +39,10 @@ def test_a_low_job_that_becomes_the_high_one_waits_no_more_and_the_other_does(da
     runner.end(first)
     report = daemon.report(first)
     assert report["kernels"] == 1500
-    assert sum(entry["total_s"] for entry in report["held"] if entry["job"] == second and entry["priority"] == 0) > 0.05
+    assert (
+        sum(entry["total_s"] for entry in report["wait_reasons"] if entry["job"] == second and entry["priority"] == 0)
+        > 0.05
+    )
     assert daemon.report(second)["priority"] == 0
 
 

@@ -54,14 +54,14 @@ def test_a_low_job_is_told_whom_it_waited_for_and_its_trace_shows_when(daemon: F
     report = daemon.report(low)
     total = report["wait"]["total_s"]
     by = Counter[str]()
-    for entry in report["held"]:
+    for entry in report["wait_reasons"]:
         by[entry["job"]] += entry["total_s"]
     # The dispatcher sees a wait end with the launch, the program a little earlier.
     assert 0.9 * total < sum(by.values()) < 1.3 * total + 0.1, "every wait has a reason"
     assert by[high] > 0.2 * total
-    assert {entry["priority"] for entry in report["held"] if entry["job"] == high} == {1}
+    assert {entry["priority"] for entry in report["wait_reasons"] if entry["job"] == high} == {1}
     assert f"job {high} (priority 1)" in fikit(daemon, runner, "report", low)
-    assert daemon.report(high)["held"] == []
+    assert daemon.report(high)["wait_reasons"] == []
 
     picture = json.loads(fikit(daemon, runner, "trace", low))
     assert picture["otherData"]["state"] == "ended"

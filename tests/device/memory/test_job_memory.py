@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from daemon_process import Fikitd, Runner, eventually, usual_daemon
+from daemon_process import Fikitd, Runner, eventually, heard, tell, usual_daemon
 from fikitd.profiles.memory_history import MemoryHistory
 from fikitd.profiles.profile_store import ProfileStore
-
-from fikitd import paths
+from oversubscribed import python_runner
 
 MIB = 2**20
-SUPPORT = Path(__file__).resolve().parents[1] / "support"  # what the programs import
 IMPORTS = "from memory_child import *\n"
 
 
@@ -26,18 +22,7 @@ daemon = pytest.fixture(usual_daemon)
 
 @pytest.fixture
 def runner(daemon: Fikitd, emulator_env: Callable[..., dict[str, str]]) -> Runner:
-    return Runner(daemon, Path(sys.executable), paths.shim(), emulator_env(PYTHONPATH=str(SUPPORT)))
-
-
-def line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
-
-
-def go(process: subprocess.Popen[str]) -> None:
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
+    return python_runner(daemon, emulator_env)
 
 
 def test_processes_of_a_job_share_its_limit_and_a_killed_one_leaves_its_part(runner: Runner, daemon: Fikitd) -> None:
@@ -66,9 +51,9 @@ say(alloc(6 * MIB)[0], info()[0] // MIB)
 def test_jobs_do_not_share_a_limit(runner: Runner, daemon: Fikitd) -> None:
     code = IMPORTS + "context()\nsay(alloc(6 * MIB)[0])\npause()"
     jobs = [runner.start("-c", code, mem_bytes=10 * MIB) for _ in range(2)]
-    assert [line(process) for _, process in jobs] == ["0", "0"]
+    assert [heard(process) for _, process in jobs] == ["0", "0"]
     for job, process in jobs:
-        go(process)
+        tell(process)
         assert process.wait(20) == 0
         runner.end(job)
         assert daemon.report(job)["memory"]["peak_bytes"] == 6 * MIB
@@ -87,11 +72,11 @@ say()
 pause()
 """
     vandal, process = runner.start("-c", IMPORTS + code, mem_bytes=10 * MIB)
-    line(process)
+    heard(process)
     other, *_ = runner.run("-c", IMPORTS + "context()\nmade(alloc(6 * MIB))\nprint('done')", mem_bytes=10 * MIB)
     assert daemon.report(other)["memory"] == {"limit_bytes": 10 * MIB, "peak_bytes": 6 * MIB, "refused": 0}
     assert daemon.control.job(vandal)["memory"]["peak_bytes"] == 2**53
-    go(process)
+    tell(process)
     assert process.wait(20) == 0
     runner.end(vandal)
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import pytest
 from daemon_process import Fikitd, Runner, usual_daemon
 from fikitd.gpus.residency import Link
 from fikitd.profiles.memory_plan import iteration, points
 from fikitd.profiles.profile_store import ProfileStore
+from oversubscribed import MIB, python_runner
 
-from fikitd import paths
-
-MIB = 2**20
-SUPPORT = Path(__file__).resolve().parents[1] / "support"  # what the programs import
 LAYERS, PASSES = 6, 12
 
 TRAINS = f"""
@@ -41,22 +37,51 @@ for _ in range({PASSES}):
 print("done")
 """.replace("{{", "{").replace("}}", "}")
 
+GRAPHS = """
+from memory_child import *
+from graph_child import FillNode, KernelNode, after, executable, functions, graph
+context()
+kernel = functions()["second"]
+a, b, c = made(alloc(4 * MIB)), made(alloc(4 * MIB)), made(alloc(8 * MIB))
+word = ctypes.c_uint64(a)
+arguments = (ctypes.c_void_p * 1)(ctypes.addressof(word))
+node = KernelNode(kernel, (1, 1, 1), (32, 1, 1), 0)
+node.parameters = ctypes.addressof(arguments)
+g = graph()
+made(call("cuGraphAddKernelNode_v2", g, *after(()), ctypes.byref(node)))
+here = ctypes.c_void_p(made(call("cuCtxGetCurrent")))
+made(call("cuGraphAddMemsetNode", g, *after(()), ctypes.byref(FillNode(c, 0, 1, 1, MIB, 1)), here))
+unit, host = executable(g), ctypes.create_string_buffer(65536)
+word.value = b
+for _ in range(12):
+    check(cu.cuMemcpyHtoD_v2(ctypes.c_uint64(b + MIB), host, ctypes.c_size_t(65536)))
+    check(cu.cuGraphLaunch(unit, None))
+    check(cu.cuLaunchKernel(ctypes.c_void_p(kernel), 1, 1, 1, 1, 1, 1, 0, None, arguments, None))
+    check(cu.cuCtxSynchronize())
+print("done")
+"""
+
 
 daemon = pytest.fixture(usual_daemon)
 
 
 @pytest.fixture
 def runner(daemon: Fikitd, emulator_env: Callable[..., dict[str, str]]) -> Runner:
-    return Runner(daemon, Path(sys.executable), paths.shim(), emulator_env(PYTHONPATH=str(SUPPORT)))
+    return python_runner(daemon, emulator_env)
+
+
+def learnt(daemon: Fikitd, name: str) -> list[dict[str, Any] | None]:
+    """What the profile of this name says of the memory that kernels touch, for each device; None: nothing."""
+    store = ProfileStore(daemon.profiles)
+    profiles = [store.load(os.getuid(), name, device) for device in store.devices(os.getuid(), name)]
+    assert profiles
+    return [((profile or {}).get("rhythm") or {}).get("accesses") for profile in profiles]
 
 
 def test_a_measured_run_says_what_its_kernels_touch(runner: Runner, daemon: Fikitd) -> None:
     runner.run("-c", TRAINS, measure=True, profile="trains")
-    store = ProfileStore(daemon.profiles)
-    (device,) = store.devices(os.getuid(), "trains")
-    profile = store.load(os.getuid(), "trains", device)
-    assert profile is not None
-    accesses = profile["rhythm"]["accesses"]
+    (accesses,) = learnt(daemon, "trains")
+    assert accesses is not None
     found = iteration(accesses)
     assert found is not None
     assert found.launches == 2 * LAYERS
@@ -67,10 +92,21 @@ def test_a_measured_run_says_what_its_kernels_touch(runner: Runner, daemon: Fiki
     assert points(found, Link(1e13))[0].budget_bytes < found.peak_bytes
 
 
+def test_a_measured_run_says_what_graphs_and_copies_touch(runner: Runner, daemon: Fikitd) -> None:
+    """A graph's kernel names memory, its memset and the copy before it say how much; a kernel behind it is a launch of its own."""
+    runner.run("-c", GRAPHS, measure=True, profile="graphs")
+    (accesses,) = learnt(daemon, "graphs")
+    assert accesses is not None
+    (learnt_iteration,) = accesses["iterations"]
+    said = sorted(
+        (step, allocation, page, *length) for step, allocation, page, _, *length in learnt_iteration["touches"]
+    )
+    assert said == [(0, 0, 0), (0, 1, 256, 16), (0, 2, 0, 256), (1, 1, 0)]
+    found = iteration(accesses)
+    assert found is not None
+    assert found.least_bytes == (4 + 2 + 2) * MIB, "all of a, the chunk of b that is copied, the one of c that is set"
+
+
 def test_of_a_job_that_nobody_measures_nothing_is_looked_at(runner: Runner, daemon: Fikitd) -> None:
     runner.run("-c", TRAINS, profile="trains")
-    store = ProfileStore(daemon.profiles)
-    for device in store.devices(os.getuid(), "trains"):
-        profile = store.load(os.getuid(), "trains", device)
-        assert profile is not None
-        assert "accesses" not in (profile["rhythm"] or {})
+    assert not any(learnt(daemon, "trains"))

@@ -2,46 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from daemon_process import Fikitd, Runner, eventually
+from daemon_process import Fikitd, Runner, eventually, heard, tell
 from emulator_tools import stats
+from oversubscribed import CHUNK, MIB, oversubscribing_daemon, runner_on, small_gpu
 
-from fikitd import paths
-
-MIB = 2**20
-SUPPORT = Path(__file__).resolve().parents[1] / "support"  # what the programs import
-GPU = """
-[device]
-memory = "192MiB"
-context_memory = 0
-[default]
-base_us = 2000
-"""
-CHUNK, HELD = 2 * MIB, 128 * MIB  # what the device moves at a time; what each job holds
+GPU = small_gpu(192, 2000)
+HELD = 128 * MIB  # by each job
 
 
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Fikitd]:
-    daemon = Fikitd(tmp_path, "budget")
-    daemon.config.write_text(daemon.config.read_text() + '[oversubscribe]\nallow = "lower"\nepoch_s = 1\n')
-    daemon.start()
-    yield daemon
-    assert daemon.stop() == 0, daemon.log.read_text()
-
-
-@pytest.fixture
-def runner(daemon: Fikitd, emulator_env: Callable[..., dict[str, str]], tmp_path: Path) -> Runner:
-    config = tmp_path / "small.toml"
-    config.write_text(GPU)
-    env = emulator_env(PYTHONPATH=str(SUPPORT), EMUCUDA_CONFIG=str(config))
-    return Runner(daemon, Path(sys.executable), paths.shim(), env)
+daemon = pytest.fixture(oversubscribing_daemon)
+runner = runner_on(GPU)
 
 
 PROGRAM = """
@@ -50,7 +25,7 @@ import rotating_child
 from memory_child import pause, say
 buffers = rotating_child.Buffers(8, 16)
 say("ready")
-while not select.select([sys.stdin], [], [], 0)[0]: buffers.go_round()
+while not select.select([sys.stdin], [], [], 0)[0]: buffers.go_about()
 pause()
 say("quiet")
 pause()
@@ -75,28 +50,21 @@ def recorded(native: Path, env: dict[str, str], pid: int) -> Moved:
     return Moved(found["moved_in_bytes"] - missed, found["moved_out_bytes"] - evicted, missed, evicted)
 
 
-def heard(process: subprocess.Popen[str], word: str) -> None:
-    assert process.stdout is not None
-    assert process.stdout.readline() == f"{word}\n"
-
-
 def told(daemon: Fikitd, job: str) -> dict[str, Any]:
     moved: dict[str, Any] = daemon.control.job(job)["memory"]["moved"]
     return moved
 
 
 def test_what_reports_say_of_moves_is_what_the_device_moved(daemon: Fikitd, runner: Runner, native: Path) -> None:
-    """A piece that the device had taken away by itself counts as moved where the preload library cannot know it, and no more than that."""
+    """A piece that the device had taken away by itself counts as moved where the shim cannot know it, and no more than that."""
     started = [runner.start("-c", PROGRAM, mem_bytes=64 * MIB, mem_host_bytes=64 * MIB, priority=8) for _ in range(2)]
     for _, process in started:
-        heard(process, "ready")
+        assert heard(process) == "ready"
     eventually(lambda: all(told(daemon, job)["turns"] >= 2 for job, _ in started), 60)
     for _, process in started:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
+        tell(process)
     for _, process in started:
-        heard(process, "quiet")
+        assert heard(process) == "quiet"
     for job, process in started:
         said, device = told(daemon, job), recorded(native, runner.env, process.pid)
         assert device.ahead_in <= said["in_bytes"] <= device.ahead_in + device.by_itself_in
@@ -104,6 +72,10 @@ def test_what_reports_say_of_moves_is_what_the_device_moved(daemon: Fikitd, runn
         assert said["in_bytes"] + said["out_bytes"] > 0
         assert said["missed_bytes"] <= device.by_itself_in
         assert said["failures"] == 0
+        began = daemon.log.read_text().count(f"it is the turn of the memory of job {job} for")
+        assert began - 1 <= said["turns"] <= began, (
+            "the newest one may have come while its program said that it is quiet"
+        )
         assert 0 < said["moving_s"] < daemon.control.job(job)["elapsed_s"]
         last = eventually(lambda job=job: looked(daemon, job))
         assert last["turns"] == said["turns"]

@@ -67,7 +67,8 @@ def test_beyond_what_is_on_the_gpu_and_the_host_it_is_out_of_memory(start: Start
     assert out == "2 2\n0\nTrue\n"
     assert err == (
         "fikit: out of GPU memory: this job's limit is 48 MiB on the GPU (--fikit-mem) and 48 MiB beside it (--fikit-mem-host), "
-        "its processes hold 96.0 MiB, 0.0 MiB of which cannot leave the GPU, and 1.0 MiB more were asked for.\n"
+        "its processes hold 96.0 MiB, 0.0 MiB of which cannot leave the GPU, and 1.0 MiB more were asked for; "
+        "ask for a higher --fikit-mem or --fikit-mem-host.\n"
     )
 
 
@@ -139,6 +140,7 @@ say(from_pool(8 * MIB)[0], alloc(8 * MIB)[0], cu.cuMemAlloc_v2(None, ctypes.c_si
     assert out == "2 0 1 1\n"
     assert "8.0 MiB more were asked for" in err
     assert "41.0 MiB of which cannot leave the GPU" in err
+    assert "ask for a higher --fikit-mem.\n" in err
 
 
 def test_memory_for_another_process_is_plain_from_the_first_time_that_it_is_wanted(

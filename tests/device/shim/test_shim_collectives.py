@@ -10,6 +10,8 @@ import pytest
 from shim_daemon import Daemon, wait_for
 from shim_program import Program
 
+from scripts import native_program
+
 pytest_plugins = ["shim_fixtures"]
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -60,19 +62,13 @@ ORDINARY = [
 
 
 @pytest.fixture(scope="module")
-def says(cc: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], bool]:
-    """What shim/identity/collective.c says of a name."""
+def says(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], bool]:
+    """What the shim says of a name."""
     source = tmp_path_factory.mktemp("collective") / "main.c"
     source.write_text(
         '#include "identity/collective.h"\nint main(int n, char **v) { return n == 2 && fikit_is_collective(v[1]) ? 0 : 3; }\n'
     )
-    flags = (
-        f"-I{ROOT / 'shim'}",
-        f"-I{ROOT / 'fikitd/core/protocol'}",
-        "-D_GNU_SOURCE",
-        str(ROOT / "shim/identity/collective.c"),
-    )
-    program = cc(source, *flags)
+    program = native_program.build(source.with_name("collective"), [source], ["-O1", "-g"])
 
     def ask(name: str) -> bool:
         code = subprocess.run([program, name], check=False).returncode

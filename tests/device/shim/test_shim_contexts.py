@@ -63,6 +63,29 @@ check(cu.cuCtxSetCurrent(ctypes.c_void_p(one.value + 0xc00))); check(launch(f));
     assert fikitd.page().of_kind(DRAINED) == []
 
 
+def test_events_of_a_green_context_end_with_it(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon(closed=True)
+    code = """
+fake.fake_hold(1)
+green = ctypes.c_void_p(one.value + 0xc00)
+check(cu.cuCtxSetCurrent(green)); check(launch(f)); say("launched"); pause()
+check(cu.cuGreenCtxDestroy(green))
+check(cu.cuCtxSetCurrent(one))
+for _ in range(3): check(cu.cuStreamSynchronize(None)); check(launch(f))
+say("strays", fake.fake_strays())
+"""
+    run = program(TWO + code, fikitd)
+    page = fikitd.page()
+    wait_for(lambda: page.u32("waiting"), "request")
+    page.grant()
+    assert run.line() == "launched"
+    page.open_gate()
+    run.go()
+    assert run.line() == "strays 0"
+    run.finish()
+    assert [entry.value for entry in page.of_kind(DONE)] == [1]
+
+
 def test_all_streams_beyond_the_table_are_drained_with_their_context(program: Start, daemon: StartDaemon) -> None:
     fikitd = daemon()
     code = """
@@ -81,6 +104,24 @@ check(cu.cuCtxSetCurrent(one)); check(cu.cuCtxSynchronize())
     run.finish()
     assert [entry.value for entry in fikitd.page().of_kind(DRAINED)] == [1, 601]
     assert len(fikitd.page().of_kind(LAUNCH)) == 601
+
+
+def test_a_stream_that_is_given_the_handle_of_one_that_is_being_destroyed_is_another(
+    program: Start, daemon: StartDaemon
+) -> None:
+    fikitd = daemon()
+    code = """
+s = stream()
+check(launch(f, s)); check(cu.cuStreamSynchronize(s))
+fake.fake_delay(b"cuStreamDestroy_v2", 300000)
+thread = threading.Thread(target=lambda: check(cu.cuStreamDestroy_v2(s))); thread.start()
+while not calls("cuStreamDestroy_v2"): time.sleep(0.001)
+check(launch(f, s))  # in the driver the handle is free
+thread.join()
+check(cu.cuStreamSynchronize(s))
+"""
+    program(TWO + code, fikitd).finish()
+    assert [entry.value for entry in fikitd.page().of_kind(DRAINED)] == [1, 2]
 
 
 # The context is being destroyed for a while, in which the other thread goes on looking.

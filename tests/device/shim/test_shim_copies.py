@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from shim_daemon import COPY, DONE, DRAINED, Daemon, Page, wait_for
+from shim_daemon import COPY, DONE, DRAINED, LONGEST_LEASE_S, Daemon, Page, wait_for
 from shim_program import Program
 from shim_table import TABLE
 
@@ -95,7 +95,7 @@ def test_alone_on_the_gpu_nothing_is_reported(copying: Callable[..., Program], d
 def test_a_fikitd_of_before_hears_nothing_and_holds_no_copy(
     copying: Callable[..., Program], daemon: StartDaemon
 ) -> None:
-    fikitd = daemon(version=3, closed=True, lease_s=600)
+    fikitd = daemon(version=3, closed=True, lease_s=LONGEST_LEASE_S)
     run = copying(fikitd, EVERY)
     run.go()
     page = fikitd.page()
@@ -145,7 +145,7 @@ LONG = f"pause()\ncheck(copy('cuMemcpyHtoD_v2', 1, {8 * MIB}))\nsay('through')\n
 def test_shorter_copies_and_where_none_has_to_ask_pass(
     size: int, copying: Callable[..., Program], daemon: StartDaemon
 ) -> None:
-    fikitd = daemon(closed=True, lease_s=600)
+    fikitd = daemon(closed=True, lease_s=LONGEST_LEASE_S)
     run = copying(fikitd, LONG)
     page = _begun(run, fikitd, size)
     run.finish()
@@ -166,7 +166,7 @@ def test_a_copy_fails_open_when_the_lease_is_over(copying: Callable[..., Program
 
 
 def test_a_copy_goes_on_when_fikitd_dies(copying: Callable[..., Program], daemon: StartDaemon) -> None:
-    fikitd = daemon(closed=True, lease_s=600)
+    fikitd = daemon(closed=True, lease_s=LONGEST_LEASE_S)
     run = copying(fikitd, LONG)
     asks(_begun(run, fikitd, MIB), 1)
     fikitd.stop()
@@ -212,7 +212,7 @@ def test_a_copy_that_the_driver_refuses_is_over_at_once(copying: Callable[..., P
 
 def test_a_captured_copy_neither_waits_nor_is_reported(copying: Callable[..., Program], daemon: StartDaemon) -> None:
     """It is work of the graph, which waits when it is launched."""
-    fikitd = daemon(closed=True, lease_s=600)
+    fikitd = daemon(closed=True, lease_s=LONGEST_LEASE_S)
     run = copying(
         fikitd,
         "s = stream()\npause()\ncheck(cu.cuStreamBeginCapture_v2(s, 0))\n"
@@ -225,7 +225,7 @@ def test_a_captured_copy_neither_waits_nor_is_reported(copying: Callable[..., Pr
 
 
 def test_copies_between_arguments_that_say_nothing_pass(copying: Callable[..., Program], daemon: StartDaemon) -> None:
-    fikitd = daemon(closed=True, lease_s=600)
+    fikitd = daemon(closed=True, lease_s=LONGEST_LEASE_S)
     code = f"pause()\nfor types in ((1, 1), (2, 2), (4, 2), (1, 4), (3, 2)): check(copy('cuMemcpy2D_v2', 1, {8 * MIB}, types))\n"
     run = copying(fikitd, code)
     page = _begun(run, fikitd, MIB)

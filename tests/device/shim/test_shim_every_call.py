@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from shim_daemon import EXPIRED, LAUNCH, Daemon
+from shim_daemon import EXPIRED, LAUNCH, LONGEST_LEASE_S, Daemon
 from shim_program import Program
 from shim_table import SYMBOLS, TABLE
 
@@ -63,7 +63,7 @@ def test_launch_is_held_by_a_closed_gate(symbol: str, program: Start, daemon: St
 def test_nothing_else_is_held_or_counted(program: Start, daemon: StartDaemon, whole_driver: Path) -> None:
     """Every other name of the driver, in a process whose gate is closed for longer than the test may take."""
     others = sorted(set(SYMBOLS) - set(LAUNCHES) - {"cuGetProcAddress", "cuGetProcAddress_v2"})
-    fikitd = daemon(closed=True, lease_s=600)
+    fikitd = daemon(closed=True, lease_s=LONGEST_LEASE_S)
     out = run(
         program,
         whole_driver,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from shim_daemon import EXPIRED, GRANTED, LAUNCH, Daemon, wait_for
+from shim_daemon import EXPIRED, GRANTED, LAUNCH, LONGEST_LEASE_S, Daemon, wait_for
 from shim_program import Program
 from shim_table import TABLE
 
@@ -70,14 +70,14 @@ def test_a_memset_goes_when_it_is_granted_and_not_before(filling: Fill, daemon: 
 def test_where_they_cost_no_turn_they_go_by_a_closed_gate(
     filling: Fill, daemon: StartDaemon, page: dict[str, object]
 ) -> None:
-    fikitd = daemon(closed=True, lease_s=600, **page)
+    fikitd = daemon(closed=True, lease_s=LONGEST_LEASE_S, **page)
     filling(fikitd, f"for symbol in {SYMBOLS}: check(fill(symbol, 1 << 20))").finish()
     assert fikitd.page().launches() == 0
     assert not fikitd.page().u32("request_seq")
 
 
 def test_a_memset_that_is_captured_is_neither_held_nor_counted(filling: Fill, daemon: StartDaemon) -> None:
-    fikitd = daemon(fills_ask=True, closed=True, lease_s=600)
+    fikitd = daemon(fills_ask=True, closed=True, lease_s=LONGEST_LEASE_S)
     code = "s = stream(); check(cu.cuStreamBeginCapture_v2(s, 2)); check(fill('cuMemsetD32Async', 64, s))"
     filling(fikitd, code).finish()
     assert fikitd.page().launches() == 0

@@ -6,7 +6,8 @@ import select
 import time
 from collections.abc import Callable
 
-from shim_daemon import DONE, DRAINED, EXPIRED, GRANTED, LAUNCH, Daemon, wait_for
+import pytest
+from shim_daemon import DONE, DRAINED, EXPIRED, GRANTED, LAUNCH, LONGEST_LEASE_S, Daemon, wait_for
 from shim_program import FOUR_THREADS, Program
 
 pytest_plugins = ["shim_fixtures"]
@@ -118,6 +119,27 @@ def test_lease_opens_a_gate_that_nobody_renews(program: Start, daemon: StartDaem
     assert page.u64("wait_count") <= 1
 
 
+@pytest.mark.parametrize("lease_s", [2 * LONGEST_LEASE_S + 30, 9e9], ids=["longer than any", "for ever"])
+def test_a_lease_that_no_fikitd_gives_is_none(lease_s: float, program: Start, daemon: StartDaemon) -> None:
+    """A fikitd that has written nonsense may hang then, or be stopped: nobody would end that lease."""
+    fikitd = daemon(closed=True, lease_s=lease_s)
+    run = program("context()\nf = function('k')\nfor _ in range(3): check(launch(f))", fikitd)
+    run.finish()
+    assert fikitd.page().u64("expired_count") == 3
+
+
+def test_one_that_waits_goes_on_when_its_lease_becomes_one_that_no_fikitd_gives(
+    program: Start, daemon: StartDaemon
+) -> None:
+    fikitd = daemon(closed=True, lease_s=60.0)
+    run = program(FOUR_THREADS, fikitd)
+    page = fikitd.page()
+    wait_for(lambda: page.u32("waiting"), "request")
+    page.close_gate(lease_s=9e9)
+    run.finish()
+    assert page.u64("launch_seq") == page.u64("expired_count") == 4
+
+
 def test_renewed_lease_keeps_holding(program: Start, daemon: StartDaemon) -> None:
     fikitd = daemon(closed=True, lease_s=3.0)  # in which the program must have come to its launch
     run = program("context()\ncheck(launch(function('k')))\nsay('launched')", fikitd)
@@ -224,7 +246,7 @@ threads = [threading.Thread(target=work, args=(ctx,)) for ctx in contexts * 2]
     )
     run.line()
     first, second = fikitd.page(0), fikitd.page(1)
-    first.close_gate(lease_s=600)
+    first.close_gate(lease_s=LONGEST_LEASE_S)
     run.go()
     wait_for(lambda: first.u32("waiting") and second.u64("launch_seq") == 100, "launches on the other GPU")
     assert first.u64("launch_seq") == 0

@@ -79,12 +79,9 @@ def test_sizes_of_fills_are_part_of_it(on_gpu: Start, daemon: StartDaemon) -> No
     code = """
 p = made(call("cuMemAlloc_v2", ctypes.c_size_t(MIB)))
 ctx = ctypes.c_void_p(); check(cu.cuCtxGetCurrent(ctypes.byref(ctx)))
-class Fill(ctypes.Structure):
-    _fields_ = [("to", ctypes.c_uint64), ("pitch", ctypes.c_size_t), ("value", ctypes.c_uint), ("element", ctypes.c_uint),
-                ("width", ctypes.c_size_t), ("height", ctypes.c_size_t)]
 for width, value in ((100, 1), (100, 2), (200, 1)):
     g = graph()
-    made(call("cuGraphAddMemsetNode", g, *after(()), ctypes.byref(Fill(p, 0, value, 1, width, 1)), ctx))
+    made(call("cuGraphAddMemsetNode", g, *after(()), ctypes.byref(FillNode(p, 0, value, 1, width, 1)), ctx))
     run(g)
 """
     described(code, on_gpu, daemon(), 2)

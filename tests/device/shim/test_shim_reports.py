@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from shim_daemon import DRAINED, GAP, LAUNCH, RING_ENTRIES, SAMPLE, Daemon, Page, wait_for
@@ -11,6 +12,7 @@ from shim_program import Program
 
 pytest_plugins = ["shim_fixtures"]
 
+PAUSE_NS = 50_000_000  # FIKIT_PAUSE_NS
 Start = Callable[..., Program]
 StartDaemon = Callable[..., Daemon]
 TWO_STREAMS = "context()\nf = function('k')\none, two = stream(), stream()\n"
@@ -313,6 +315,24 @@ def test_measuring_rings_and_pauses_before_the_ring_overflows(program: Start, da
     samples_and_gaps = page.u64("ring_head") - 3000  # the rest is a LAUNCH and a DRAINED of each
     assert 0 < samples_and_gaps < RING_ENTRIES * 3 // 4
     assert os.eventfd_read(page.doorbell) >= 1
+
+
+def test_a_synchronisation_after_a_pause_rings_and_no_other(program: Start, daemon: StartDaemon) -> None:
+    """fikitd is to hear of the end of a pause before the program may have ended."""
+    fikitd = daemon()
+    code = """
+import time
+context(); f = function('k')
+for pause_s in (0, 0, 0.06, 0, 0, 0.06, 0):
+    time.sleep(pause_s); check(launch(f)); check(cu.cuCtxSynchronize())
+"""
+    program(code, fikitd).finish()
+    page = fikitd.page()
+    drained_ns = [entry.t_ns for entry in page.of_kind(DRAINED)]
+    assert len(drained_ns) == 7
+    pauses = sum(later - earlier >= PAUSE_NS for earlier, later in pairwise(drained_ns))
+    assert pauses >= 2
+    assert os.eventfd_read(page.doorbell) == 1 + pauses, "the first one rings too"
 
 
 def test_two_devices_have_a_page_each(program: Start, daemon: StartDaemon) -> None:

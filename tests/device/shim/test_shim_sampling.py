@@ -69,6 +69,22 @@ def test_a_sample_says_which_launches_came_before_it(program: Start, daemon: Sta
     assert all(before(entry) == after[entry.slot] for entry in page.of_kind(GAP)[early:])
 
 
+def test_launches_at_the_end_of_a_burst_are_sampled_as_those_at_its_begin(program: Start, daemon: StartDaemon) -> None:
+    """What a sample costs is earned while the host waits, between two bursts."""
+    code = (
+        "import time\ncontext()\nf = function('k')\n"
+        "for _ in range(38):\n"
+        " for i in range(90): check(launch(f, grid=1 + i // 9))\n"
+        " check(cu.cuCtxSynchronize()); time.sleep(0.05)\n"
+    )
+    page = run(program, daemon, code, sample_every=2)
+    slots = [entry.slot for entry in page.of_kind(SAMPLE)]
+    assert page.u64("ring_head") < RING_ENTRIES
+    assert len(slots) >= 20, "of each kernel the first one, and pairs"
+    late = sum(slot > 5 for slot in slots[10:])
+    assert late >= len(slots[10:]) / 6, slots
+
+
 def test_no_launch_is_timed_unless_asked(program: Start, daemon: StartDaemon) -> None:
     fikitd = daemon()
     out, _ = program(CYCLE.format(launches=100) + "say(calls('cuEventCreate'))", fikitd).finish()

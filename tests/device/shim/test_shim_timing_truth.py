@@ -132,18 +132,20 @@ def test_gaps_are_the_devices_own(truth: Truth, pause_us: int, profile: str) -> 
     once = "for i in range(1, 13):\n spin(f, 20, grid=i); synchronize()"
     code = f"{once}\n{once}; time.sleep({pause})"
 
-    def check() -> None:
+    ratios: list[float] = []
+    for _ in range(4):  # a gap whose host was late is not told: on a busy machine several runs have enough of them
         fikitd, kernels = truth(code, measure=True, **PROFILES[profile])
         recorded = {
             before["grid"][0]: (after["start_ns"] - before["end_ns"]) / DILATION / 1e3
             for before, after in pairwise(kernels[-12:])
         }
         gaps = {grid: entries[-1].value / 1e3 for grid, entries in by_grid(fikitd, GAP).items() if grid in recorded}
-        assert len(gaps) >= 8
         # Each beside its own: how long a pause becomes is up to the machine.
-        assert statistics.median(gaps[grid] / recorded[grid] for grid in gaps) == pytest.approx(1, rel=0.1)
-
-    once_of(3, check)
+        ratios += [gaps[grid] / recorded[grid] for grid in gaps]
+        if len(ratios) >= 8:
+            break
+    assert len(ratios) >= 8
+    assert statistics.median(ratios) == pytest.approx(1, rel=0.1)
 
 
 @pytest.mark.parametrize(("pause_s", "told"), [(0.1, True), (0.004, False)])
@@ -188,15 +190,23 @@ def test_where_the_way_cannot_be_known_times_are_doubtful_and_nothing_waits(trut
 
 
 def test_who_began_beside_others_knows_the_way_once_they_are_gone(truth: Truth) -> None:
-    """Three tries fail, as beside others, and the next one comes after a second."""
-    code = (
-        "begin = time.monotonic()\nwhile time.monotonic() < begin + 1.5: spin(f, 300); synchronize(); time.sleep(0.02)"
-    )
-    fikitd, _ = truth(code, measure=True, dilation=1, at_once=True, faults="call=cuMemHostAlloc times=3 error=2")
-    doubtful = [bool(entry.t_ns & DOUBTFUL) for entry in fikitd.page().of_kind(SAMPLE)]
-    known = doubtful.index(False)
-    assert known > 20  # for the second
-    assert not all(doubtful[known:])
+    """Three tries fail, as beside others, and the next one comes after a second: by the device's clock, however many launches that are. A busy
+    machine may look like others too, and then two seconds pass, or four."""
+    doubtful: list[bool] = []
+    for seconds in (1.5, 4, 8):
+        code = (
+            "begin, behind = time.monotonic(), 0\n"
+            f"while behind < 20: spin(f, 300); synchronize(); time.sleep(0.02); behind += time.monotonic() > begin + {seconds}"
+        )
+        fikitd, kernels = truth(
+            code, measure=True, dilation=1, at_once=True, faults="call=cuMemHostAlloc times=3 error=2"
+        )
+        doubtful = [bool(entry.t_ns & DOUBTFUL) for entry in fikitd.page().of_kind(SAMPLE)]
+        if not all(doubtful):
+            break
+    own = kernels[-len(doubtful) :]
+    first = own[doubtful.index(False)]
+    assert first["start_ns"] - own[0]["start_ns"] > 0.9e9
 
 
 def test_loading_is_no_part_of_a_kernel_that_runs_once_only(truth: Truth) -> None:

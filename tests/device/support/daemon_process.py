@@ -22,8 +22,8 @@ from fikitd import paths
 SOURCE = Path(__file__).resolve().parents[1] / "programs/daemon/daemon_client.c"
 
 
-def eventually(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
-    """The first true value of `condition`, asked again and again for at most `seconds`."""
+def eventually(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """The first true value of `condition`, asked again and again for at most `seconds`: a busy machine takes ten to start a fikitd."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, "it never happened"
@@ -78,7 +78,7 @@ class Fikitd:
     def wait_until_there(self) -> None:
         assert self.process is not None
         try:
-            wait_until_there(self.run_dir, self.process, 10.0)
+            wait_until_there(self.run_dir, self.process, 60.0)
         except DaemonUnreachable as error:
             raise AssertionError(f"{error}: {self.log.read_text()}") from error
 
@@ -148,6 +148,20 @@ def usual_daemon(tmp_path: Path) -> Iterator[Fikitd]:
 def client_runner(daemon: Fikitd, cc: Callable[..., Path], emulator_env: Callable[..., dict[str, str]]) -> Runner:
     """For a file's fixture `runner`: its programs are `SOURCE` on an emulated GPU of the test's own."""
     return Runner(daemon, cc(SOURCE), paths.shim(), emulator_env())
+
+
+def heard(process: subprocess.Popen[str]) -> str:
+    """The next line of a program that a runner has started. It must say one: what it says instead, as it ends, is in the failure."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, process.communicate()
+    return line.rstrip("\n")
+
+
+def tell(process: subprocess.Popen[str], line: str = "") -> None:
+    assert process.stdin is not None
+    process.stdin.write(f"{line}\n")
+    process.stdin.flush()
 
 
 def let_others_in(directory: Path) -> None:

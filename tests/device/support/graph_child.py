@@ -34,6 +34,17 @@ class NodeParams(ctypes.Structure):
     )
 
 
+class FillNode(ctypes.Structure):
+    _fields_ = (
+        ("to", ctypes.c_uint64),
+        ("pitch", ctypes.c_size_t),
+        ("value", ctypes.c_uint),
+        ("element", ctypes.c_uint),
+        ("width", ctypes.c_size_t),
+        ("height", ctypes.c_size_t),
+    )
+
+
 class AllocNode(ctypes.Structure):
     _fields_ = (
         ("type", ctypes.c_int),

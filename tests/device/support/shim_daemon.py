@@ -14,19 +14,24 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HELLO, WELCOME, REFUSED, KERNEL, JOIN = 1, 2, 3, 4, 5
 WATCH, MAY_JOIN = 1, 2  # purposes of a hello
 OPEN, CLOSED = 0, 1
-LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED, MARK, MARK_GRANT, COPY, TOUCHES, TOUCH = range(1, 13)
-VERSION, RING_ENTRIES, SLOTS = 6, 4096, 4096
+LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED, MARK, MARK_GRANT, COPY, TOUCHES, TOUCH, FREED = range(1, 14)
+VERSION, RING_ENTRIES, SLOTS = 7, 4096, 4096
+SINCE_PLANS = 7  # the plan lies behind the page
 MEMORY_VERSION = 2
 MOVED = ("movable_bytes", "resident_bytes", "in_bytes", "out_bytes", "missed_bytes", "moving_ns")
+ALLOCATIONS = 4096  # FIKIT_TOUCH_ALLOCATIONS
+LONGEST_LEASE_S = 100  # that a fikitd gives; FIKIT_MOST_LEASE_NS is twice that
 FUTEX_WAKE, SYS_FUTEX = 1, 202
+NONE, IN, OUT = 0, 1, 2  # enum fikit_copy
 
 Layout = dict[str, int]
 
@@ -46,17 +51,32 @@ class Entry:
     value: int
 
 
+class PlanMove(NamedTuple):
+    """One of a plan's moves, or first uses (struct fikit_plan_move)."""
+
+    after: int
+    before: int
+    chunk: int
+    allocation: int
+    chunks: int
+    copy: int
+
+    def packed(self) -> bytes:
+        return struct.pack("<IIIHBB", *self)
+
+
 class Page:
-    """The daemon's view of one client's page."""
+    """The daemon's view of one client's page, and of the plan behind it."""
 
     def __init__(  # noqa: PLR0917
         self, at: Layout, measure: bool, lease_ns: int, spin_ns: int, sample_every: int = 0, version: int = VERSION
     ) -> None:
         self.at = at
         self.memfd = os.memfd_create("fikit-test-page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self.memfd, at["bytes"])
+        self.file_bytes = at["with_plan_bytes" if version >= SINCE_PLANS else "bytes"]
+        os.ftruncate(self.memfd, self.file_bytes)
         fcntl.fcntl(self.memfd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
-        self.bytes = mmap.mmap(self.memfd, at["bytes"])
+        self.bytes = mmap.mmap(self.memfd, self.file_bytes)
         header = (0x464B5047, version, at["bytes"], measure, lease_ns, spin_ns, sample_every)
         struct.pack_into("<IIIIqqI", self.bytes, 0, *header)
         self.doorbell = os.eventfd(0, os.EFD_NONBLOCK)
@@ -70,8 +90,8 @@ class Page:
     def set_u32(self, name: str, value: int) -> None:
         struct.pack_into("<I", self.bytes, self.at[name], value)
 
-    def set_u64(self, name: str, value: int) -> None:
-        struct.pack_into("<Q", self.bytes, self.at[name], value)
+    def set_u64(self, name: str, value: int, index: int = 0) -> None:
+        struct.pack_into("<Q", self.bytes, self.at[name] + 8 * index, value)
 
     def wake(self) -> None:
         """Add 1 to the futex word and wake its waiters."""
@@ -79,8 +99,11 @@ class Page:
         word = ctypes.addressof(ctypes.c_uint32.from_buffer(self.bytes, self.at["wake"]))
         ctypes.CDLL(None).syscall(SYS_FUTEX, ctypes.c_void_p(word), FUTEX_WAKE, 2**31 - 1, None, None, 0)
 
-    def close_gate(self, lease_s: float = 5.0) -> None:
+    def renew_lease(self, lease_s: float) -> None:
         self.set_u64("gate_until_ns", time.monotonic_ns() + int(lease_s * 1e9))
+
+    def close_gate(self, lease_s: float = 5.0) -> None:
+        self.renew_lease(lease_s)
         self.set_u32("gate", CLOSED)
         self.wake()
 
@@ -104,6 +127,29 @@ class Page:
         """What the client says of its moves."""
         words = {name: self.u64(f"moves.{name}") for name in MOVED}
         return words | {name: self.u32(f"moves.{name}") for name in ("reached", "turns", "failures")}
+
+    def plan(
+        self, number: int, moves: Sequence[PlanMove], launches: int, first: int = 1, until_s: float = 60, *, uses: Sequence[PlanMove] = ()
+    ) -> None:  # fmt: skip
+        """Write a plan, whole. uses: its first uses."""
+        self.set_u32("plan.number", 0)
+        self.set_u32("plan.launches", launches)
+        self.set_u64("plan.first_launch", first)
+        self.set_u32("plan.count", len(moves))
+        self.set_u32("plan.first_uses", len(uses))
+        for i, move in enumerate((*moves, *uses)):
+            struct.pack_into("<16s", self.bytes, self.at["plan.moves"] + 16 * i, move.packed())
+        self.plan_until(until_s)
+        self.set_u32("plan.number", number)
+
+    def plan_until(self, until_s: float) -> None:
+        self.set_u64("plan.until_ns", time.monotonic_ns() + int(until_s * 1e9))
+
+    def planned(self) -> dict[str, int]:
+        """What the client says of the plan."""
+        return {name: self.u32(f"plan.{name}") for name in ("taken", "refused")} | {
+            name: self.u64(f"plan.{name}") for name in ("carried_out", "skipped")
+        }
 
     def knows_all(self) -> None:
         """The first 32 kernels of the program."""
@@ -147,6 +193,31 @@ def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 10.0) -
             return value
         time.sleep(0.001)
     raise AssertionError(f"after {timeout_s} s: no {what}")
+
+
+@contextmanager
+def granting(daemon: Daemon) -> Iterator[None]:
+    """Whoever waits at a closed gate is let through, one launch after the other, some time after it came, however long all of it takes."""
+    over = threading.Event()
+
+    def grant() -> None:
+        renewed_s = time.monotonic()
+        while not over.wait(0.0002):
+            if due := time.monotonic() - renewed_s > LONGEST_LEASE_S / 4:  # seldom: Python writes the word byte by byte
+                renewed_s = time.monotonic()
+            for page in list(daemon.pages):
+                if due:
+                    page.renew_lease(LONGEST_LEASE_S)
+                if page.u32("waiting") and page.u32("request_seq") != page.u32("grant_seq"):
+                    page.grant()
+
+    thread = threading.Thread(target=grant)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 class Memory:
@@ -284,7 +355,7 @@ class Daemon:
             page.close_gate(self.lease_s)
         pid = struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
         fds = array.array("i", [page.memfd, page.doorbell, self.memory.memfd])
-        sizes = (self.at["welcome_bytes"], version, self.at["bytes"], self.at["memory_bytes"])
+        sizes = (self.at["welcome_bytes"], version, page.file_bytes, self.at["memory_bytes"])
         welcome = struct.pack("<IIIIII", WELCOME, *sizes, 0 if watches else self.memory.take())
         # Before the client hears of it: it may have launched all that it wants and be gone before this thread runs again.
         pages = (
@@ -338,3 +409,21 @@ class Daemon:
 def refusal(reason: str) -> bytes:
     """A REFUSED packet."""
     return struct.pack("<II256s", REFUSED, 264, reason.encode())
+
+
+def place(entry: Entry) -> tuple[int, ...]:
+    """(allocation, page in it, its pages), and how many pages are touched where that is known."""
+    length = entry.slot // ALLOCATIONS
+    return (entry.slot % ALLOCATIONS, entry.value & 0xFFFFFFFF, entry.value >> 32, *([length] if length else []))
+
+
+def touches(page: Page) -> list[tuple[int, list[tuple[int, ...]]]]:
+    """Of each launch that was looked at: its number and its places."""
+    ring = page.ring()
+    said = [(entry.t_ns, entry.value) for entry in ring if entry.kind == TOUCHES]
+    found = []
+    for number, count in said:
+        places = [place(entry) for entry in ring if entry.kind == TOUCH and entry.t_ns == number]
+        assert len(places) == count
+        found.append((number, places))
+    return found

@@ -135,7 +135,7 @@ class World {
     client = std::make_unique<dispatcher::Client>(id, jobs[id].memfd, priority, false, options(), now_ns, traffic_);
     policy_->apply({.kind = policy::EventKind::client_added, .client = id, .time_ns = now_ns, .priority = priority});
     for (std::uint32_t slot = 1; slot <= slots; ++slot) client->describe(slot, {.name = "kernel" + std::to_string(1 + (slot - 1) % 7)});
-    if (profiled) client->set_profile(profile(), {});
+    if (profiled) client->set_profile(profile(), {}, nullptr);
     client->set_alone(false);
   }
   void round(std::int64_t now_ns) {

@@ -46,7 +46,7 @@ struct One {
 };
 
 std::int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
-std::int64_t far_ns() { return now_ns() + 600'000'000'000; }
+std::int64_t far_ns() { return now_ns() + FIKIT_MOST_LEASE_NS / 2; }
 
 void check(std::size_t said, std::size_t expected, const char* what) {
   if (said == expected || wrong++ > 0) return;

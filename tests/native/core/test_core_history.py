@@ -16,20 +16,13 @@ from sanitized_core import build
 pytestmark = pytest.mark.starts_processes
 
 HERE = Path(__file__).parent
-OF_THE_THREAD = (
-    "dispatcher.cpp",
-    "dispatcher_clients.cpp",
-    "dispatcher_turns.cpp",
-    "doorbells.cpp",
-    "packed_profile.cpp",
-)
 APPLY = "-Wl,--wrap=_ZN5fikit6policy6Policy5applyERKNS0_5EventE"
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """page_history, compiled."""
-    return build(tmp_path_factory.mktemp("history"), [], [HERE / "page_history.cpp"], OF_THE_THREAD, [APPLY])
+    return build(tmp_path_factory.mktemp("history"), [], [HERE / "page_history.cpp"], [APPLY])
 
 
 def stored(name: str) -> str:

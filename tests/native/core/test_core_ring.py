@@ -9,10 +9,11 @@ import core_fake_client as fake
 import pytest
 from core_fake_client import DONE, LONG_LEASE, MS, FakeClient, eventually, now
 
+from scripts import native_program
+
 pytestmark = pytest.mark.starts_processes
 
 HERE = Path(__file__).resolve().parent
-CORE = HERE.parents[2] / "fikitd" / "core"
 STALL_NS = 20 * MS  # kStallNs
 BEGAN_NS = 10**15
 
@@ -20,11 +21,7 @@ BEGAN_NS = 10**15
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """ring_check, compiled."""
-    program = tmp_path_factory.mktemp("ring") / "ring_check"
-    includes = [f"-I{CORE}", f"-I{CORE / 'protocol'}"]
-    sources = [HERE / "ring_check.cpp", CORE / "dispatcher" / "ring.cpp"]
-    subprocess.run(["c++", "-std=c++20", *includes, *sources, "-o", program], check=True)
-    return program
+    return native_program.build(tmp_path_factory.mktemp("ring") / "ring_check", [HERE / "ring_check.cpp"])
 
 
 def read(program: Path, *steps: str) -> list[str]:

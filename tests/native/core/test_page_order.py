@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from scripts import native_program
+
 pytestmark = pytest.mark.starts_processes
 
-ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).resolve().parent
-CORE = ROOT / "fikitd" / "core"
-SHIM = ROOT / "shim"
-CLIENT = [HERE / "page_order_client.c", SHIM / "gate/gate.c", SHIM / "base/handle_map.c", SHIM / "base/lock.c"]
-DAEMON = [HERE / "page_order.cpp", *(CORE / "dispatcher" / f"{name}.cpp" for name in ("page", "ring", "core_wait"))]
+SOURCES = [HERE / "page_order.cpp", HERE / "page_order_client.c"]
 
 
 def build(directory: Path, *flags: str) -> Path:
     """The two sides in one program."""
-    subprocess.run(
-        [sys.executable, "-B", SHIM / "generate.py", ROOT / "driver_api", SHIM / "entry_points.def", directory],
-        check=True,
-    )
-    common = [*flags, "-g1", f"-I{CORE}", f"-I{CORE / 'protocol'}", f"-I{HERE}", "-c"]
-    of_shim = ["cc", *common, "-std=gnu11", "-D_GNU_SOURCE", f"-I{SHIM}", f"-I{directory}"]
-    jobs = [(of_shim if source in CLIENT else ["c++", *common, "-std=c++20"], source) for source in [*CLIENT, *DAEMON]]
-    running = [subprocess.Popen([*command, source, "-o", directory / f"{source.stem}.o"]) for command, source in jobs]
-    assert [compiler.wait() for compiler in running] == [0] * len(running)
-    program = directory / "page_order"
-    objects = [directory / f"{source.stem}.o" for source in [*CLIENT, *DAEMON]]
-    subprocess.run(["c++", *flags, "-o", program, *objects, "-lpthread"], check=True)
-    return program
+    return native_program.build(directory / "page_order", SOURCES, ["-g1", *flags])
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import shim_table
+
+from scripts import native_program
 
 pytestmark = pytest.mark.starts_processes
 
@@ -82,14 +83,8 @@ def test_handled_names_have_a_row_for_proc_address() -> None:
     assert set(HANDLED) <= symbols
 
 
-def test_handle_map_grows_forgets_and_reuses(cc: Callable[..., Path]) -> None:
+def test_handle_map_grows_forgets_and_reuses(tmp_path: Path) -> None:
     source = ROOT / "tests/device/programs/shim/shim_handle_map.c"
-    program = cc(
-        source,
-        "-D_GNU_SOURCE",
-        f"-I{ROOT / 'shim'}",
-        str(ROOT / "shim/base/handle_map.c"),
-        str(ROOT / "shim/base/lock.c"),
-    )
+    program = native_program.build(tmp_path / "handle_map", [source], ["-O1", "-g"])
     done = subprocess.run([program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fikit.options.sizes import parse_size
 from fikitd.base import priorities, quantities
 from fikitd.base.validation import is_name
 from hypothesis import HealthCheck, example, given, settings
@@ -131,9 +130,22 @@ def test_a_range_is_the_same_to_slurmctld_the_node_and_fikitd(
         assert expected is None or priorities.is_range(text)
 
 
-@pytest.mark.parametrize("text", ["20G", "512M", "3GiB", "4096", "1T"])
-def test_sizes_of_fikit_run_are_those_of_slurm_jobs(text: str) -> None:
-    assert parse_size(text) == quantities.size(text)
+@settings(max_examples=25, deadline=None)
+@given(
+    sizes=st.lists(
+        st.builds(lambda number, unit: number << unit, st.integers(1, 2**13), st.sampled_from([10, 20, 30, 40])),
+        min_size=20,
+        max_size=60,
+    )
+)
+@example(sizes=[2**53, 2**53 - 2**10, 2**40, 2**40 - 2**30, 1536 * 2**20, 2**10])  # fmt: skip
+def test_a_size_is_written_as_it_may_be_typed_in_lua_and_in_python(sizes: list[int]) -> None:
+    said = lua(f"""
+      local values = dofile("{LUA}/fikit_values.lua")
+      for _, size in ipairs({{ {", ".join(map(str, sizes))} }}) do print(values.written(size)) end
+    """)
+    assert list(said) == [quantities.written(size) for size in sizes]
+    assert [quantities.size(text) for text in said] == sizes
 
 
 LINES = st.sampled_from(

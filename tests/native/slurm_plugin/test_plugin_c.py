@@ -63,6 +63,28 @@ def test_profile_name_cannot_become_a_path(plugin: ctypes.CDLL, text: str) -> No
     assert job_option(plugin, "fikit-profile", text).profile == b""
 
 
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ({}, "FIKIT_ONLY_WISHED=1"),
+        ({"fikit-priority": "low"}, "FIKIT_VARIABLES=mem mem_host"),
+        ({"fikit-mem": "4G"}, "FIKIT_VARIABLES=mem_host"),
+    ],
+)
+def test_what_is_a_variable_travels_with_the_job(
+    plugin: ctypes.CDLL, typed: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FIKIT_MEM", "8G")
+    monkeypatch.setenv("FIKIT_MEM_HOST", "16G")
+    plugin.fikit_args_register(None)
+    for name, text in typed.items():
+        plugin.fake_give(name.encode(), text.encode())
+    plugin.fikit_args_from_environment(None)
+    sent = (ctypes.c_char * 4096).in_dll(plugin, "fake_sent").value.decode().splitlines()
+    assert sent[-1] == words
+    assert "_SLURM_SPANK_OPTION_fikit_fikit_mem_host=16G" in sent
+
+
 def of_fikitd(read: Callable[[str], float], text: str) -> float | None:
     try:
         return read(text)

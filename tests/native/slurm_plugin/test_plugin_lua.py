@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from fikitd.base import priorities, quantities
-from lua_module import LUA, ask, lua, submit
+from fikitd.config import fikit_toml
+from lua_module import LUA, NO_VALUE, ask, lua, modify, submit
 from plugin_fake import SHARES, TIMES
 
 pytestmark = pytest.mark.starts_processes
@@ -87,6 +88,8 @@ ONE_GPU = {"tres_per_node": "gres:gpu:1"}
         {"min_mem_per_cpu": 4096, "min_cpus": 4},
         {"min_mem_per_cpu": 64},
         {"min_mem_per_node": 0},
+        {"mem_per_tres": "gres:gpu:16384"},
+        {"min_mem_per_cpu": 4096, "min_cpus": 1, "cpus_per_tres": "gres:gpu:4"},
     ],
 )
 def test_memory_on_the_host_where_the_site_allows_it_leaves_the_shards_as_they_are(
@@ -98,6 +101,34 @@ def test_memory_on_the_host_where_the_site_allows_it_leaves_the_shards_as_they_a
     assert (done.code, done.per_node, done.said) == (0, "gres:shard:8", [])
 
 
+SHARES_ONE = {"tres_per_node": "gres:shard:8", "user_id": 7}
+
+
+@pytest.mark.parametrize(
+    ("change", "job", "said"),
+    [
+        ({"min_mem_per_node": 16383}, {"min_mem_per_node": 20000}, "needs 16384 MiB of host memory, and the job asks for 16383"),
+        ({"min_mem_per_cpu": 4095}, {"min_mem_per_node": 20000, "min_cpus": 4}, "asks for 16380"),
+        ({"min_cpus": 3}, {"min_mem_per_cpu": 4096, "min_cpus": 4}, "asks for 12288"),
+        ({"min_cpus": 3, "min_mem_per_cpu": 5000}, {"min_mem_per_node": 20000, "min_cpus": 4}, "asks for 15000"),
+        ({"min_mem_per_node": 16384}, {"min_mem_per_node": 20000}, None),
+        ({"min_mem_per_node": 0}, {"min_mem_per_node": 20000}, None),
+        ({"min_mem_per_node": NO_VALUE * 2**32, "min_cpus": NO_VALUE}, {"min_mem_per_node": 100}, None),
+        ({"min_cpus": 1}, {"min_mem_per_node": 20000, "min_cpus": 4}, None),
+        ({"min_cpus": 1}, {}, None),
+    ],
+)  # fmt: skip
+def test_a_job_that_was_let_in_keeps_as_much_memory_as_it_may_have_on_the_host(
+    change: dict[str, object], job: dict[str, object], said: str | None
+) -> None:
+    done = modify(change, HOST, {**SHARES_ONE, **job}, 7)
+    assert (done.code, len(done.said)) == ((0, 0) if said is None else (-1, 1))
+    assert said is None or said in done.said[0]
+    assert modify(change, HOST, {**SHARES_ONE, **job}, 0).code == 0, "an operator"
+    assert modify(change, {"fikit-mem": "8G"}, {**SHARES_ONE, **job}, 7).code == 0
+    assert modify(change, {}, {"user_id": 7, **job}, 7).code == 0
+
+
 @pytest.mark.parametrize(
     ("options", "job", "said"),
     [
@@ -105,11 +136,16 @@ def test_memory_on_the_host_where_the_site_allows_it_leaves_the_shards_as_they_a
         ({"fikit-priority": "high"}, {}, "--fikit-mem-host=16G is for jobs below high"),
         ({"fikit-priority": "auto:1-5"}, {}, "--fikit-mem-host=16G is for jobs below high"),
         ({"fikit-mem": "16G", "fikit-mem-host": "33G"}, {}, "--fikit-mem-host=33G is more than the 32 GiB of host memory"),
-        ({"fikit-mem": "7G"}, {}, "--fikit-mem-host=16G and --fikit-mem=7G are 3.29 times what stays on the GPU, and 3 times are"),
+        ({"fikit-mem": "7G"}, {}, "--fikit-mem-host=16G is more than --fikit-mem=7G allows here, where a job has at most 3 times its --fikit-mem in all: ask for at most 14G, or"),
         ({}, {"min_mem_per_node": 16383}, "--fikit-mem-host=16G needs 16384 MiB of host memory, and the job asks for 16383: ask for at "
                                           "least --mem=16384M"),
         ({}, {"min_mem_per_cpu": 4095, "min_cpus": 4}, "and the job asks for 16380"),
-        ({"fikit-mem-host": "much"}, {}, "--fikit-mem-host=much is not valid: use a size"),
+        ({}, {"min_mem_per_cpu": 4095, "min_cpus": 1, "cpus_per_tres": "gres:gpu:4"}, "and the job asks for 16380"),
+        ({}, {"mem_per_tres": "gres:gpu:16383"}, "and the job asks for 16383"),
+        ({"fikit-measure": "(null)", "fikit-mem": "7G"}, {}, "is more than --fikit-mem=7G allows here"),
+        ({"fikit-mem": "1M", "fikit-mem-host": "32G"}, {}, "--fikit-mem-host=32G is more than --fikit-mem=1M allows here, where a job has at most 3 times its --fikit-mem in all: ask for at most 2M, or"),
+        ({"fikit-mem": "3K", "fikit-mem-host": "7K"}, {}, "ask for at most 6K, or"),
+        *(({"fikit-mem-host": text}, {}, f"--fikit-mem-host={text} is not valid: use a size") for text in ("much", "0", "-1G", "1e99", "16 G", "1.5G", "9" * 17)),
     ],
 )  # fmt: skip
 def test_memory_on_the_host_is_refused_in_one_sentence_with_the_numbers(
@@ -123,8 +159,118 @@ def test_memory_on_the_host_is_refused_in_one_sentence_with_the_numbers(
     assert said in done.said[0]
 
 
-def test_memory_on_the_host_is_not_allowed_unless_the_site_says_so() -> None:
-    done = submit(HOST, ONE_GPU)
+@pytest.mark.parametrize(
+    ("typed", "variables", "said"),
+    [
+        ({"fikit-mem": "7G"}, {"FIKIT_MEM_HOST": "16G"}, "FIKIT_MEM_HOST=16G is more than --fikit-mem=7G allows here"),
+        ({"fikit-mem-host": "16G"}, {"FIKIT_MEM": "7G"}, "--fikit-mem-host=16G is more than FIKIT_MEM=7G allows here, where a job has at most 3 times its FIKIT_MEM in all"),
+        ({"fikit-priority": "low"}, {"FIKIT_MEM_HOST": "16G"}, "FIKIT_MEM_HOST=16G needs --fikit-mem: say"),
+        ({"fikit-mem": "8G"}, {"FIKIT_MEM_HOST": "16G", "FIKIT_PRIORITY": "high"}, "FIKIT_MEM_HOST=16G is for jobs below high: ask for a lower FIKIT_PRIORITY, or leave it out"),
+        ({"fikit-priority": "low"}, {"FIKIT_MEM": "17G"}, "FIKIT_MEM=17G is more than the 16 GiB of a GPU here"),
+        ({}, {"FIKIT_MEM": "lots"}, "FIKIT_MEM=lots is not valid: use a size"),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_what_the_user_wrote(
+    typed: dict[str, str], variables: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "fikit.toml"
+    config.write_text(OVERSUBSCRIBE)
+    names = [name.removeprefix("FIKIT_").lower() for name in variables]
+    words = f"FIKIT_VARIABLES={' '.join(names)}" if typed else "FIKIT_ONLY_WISHED=1"
+    sent = [f"_SLURM_SPANK_OPTION_fikit_{name.lower()}={text}" for name, text in variables.items()]
+    sent += [f"_SLURM_SPANK_OPTION_fikit_{name.replace('-', '_')}={text}" for name, text in typed.items()]
+    done = submit({}, {**ONE_GPU, "spank_job_env": [*sent, words]}, TEST_CONFIG=str(config))
+    assert (done.code, len(done.said)) == (-1, 1)
+    assert done.said[0].startswith(f"fikit: {said}")
+
+
+def test_variables_of_a_job_that_met_no_plugin_are_named_too() -> None:
+    job = {**ONE_GPU, "script": "#!/bin/sh", "environment": {"FIKIT_MEM_HOST": "much"}}
+    assert submit({}, job).said[0].startswith("fikit: FIKIT_MEM_HOST=much is not valid")
+
+
+SLURM_CONF = """\
+DefMemPerNode=16384
+PartitionName=of_all Nodes=ALL
+PartitionName=small Nodes=ALL DefMemPerCPU=4096
+PartitionName=gpu Nodes=ALL DefMemPerGPU=100
+PartitionName=less Nodes=ALL DefMemPerNode=9000
+PartitionName=whole Nodes=ALL DefMemPerNode=UNLIMITED
+PartitionName=DEFAULT DefMemPerNode=20000
+PartitionName=late Nodes=ALL DefMemPerCPU=4096
+"""
+
+
+@pytest.mark.parametrize(
+    ("job", "gets"),
+    [
+        ({"partition": "of_all"}, None),
+        ({"partition": "small", "min_cpus": 4}, None),
+        ({"partition": "small", "min_cpus": 3}, 12288),
+        ({"partition": "gpu"}, 100),
+        ({"partition": "less"}, 9000),
+        ({"partition": "less,of_all"}, None),
+        ({"partition": "late", "min_cpus": 3}, 12288),
+        ({"partition": "less,whole"}, None),
+        ({"partition": "less", "min_mem_per_node": 0}, None),
+        ({"partition": "less", "min_mem_per_node": 20000}, None),
+    ],
+)
+def test_memory_on_the_host_fits_into_what_slurm_gives_a_job_that_does_not_say(
+    job: dict[str, object], gets: int | None, tmp_path: Path
+) -> None:
+    config, slurm_conf = tmp_path / "fikit.toml", tmp_path / "slurm.conf"
+    config.write_text(OVERSUBSCRIBE)
+    slurm_conf.write_text(SLURM_CONF)
+    done = submit(HOST, {**ONE_GPU, **job}, TEST_CONFIG=str(config), SLURM_CONF=str(slurm_conf))
+    assert done.code == (0 if gets is None else -1), done.said
+    if gets is not None:
+        assert (
+            f"needs 16384 MiB of host memory, and the job gets {gets} where it does not ask: ask for at least --mem=16384M"
+            in done.said[0]
+        )
+
+
+def test_a_measured_job_without_a_priority_is_below_high(tmp_path: Path) -> None:
+    config = tmp_path / "fikit.toml"
+    config.write_text(OVERSUBSCRIBE.replace("[slurm]", '[slurm]\ndefault_priority = "high"'))
+    done = submit({**HOST, "fikit-measure": "(null)"}, ONE_GPU, TEST_CONFIG=str(config))
+    assert (done.code, done.per_node, done.said) == (0, "gres:gpu:1", [])
+    assert submit(HOST, ONE_GPU, TEST_CONFIG=str(config)).code == -1
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("allow = true", "allow"),
+        ('allow = "higher"', "allow"),
+        ('allow = "lower"\nhost_gib = -1', "host_gib"),
+        ('allow = "lower"\nhost_gib = "64"', "host_gib"),
+        ('allow = "lower"\nmax_factor = 1.5', "max_factor"),
+        ('allow = "lower"\nmax_factor = 17', "max_factor"),
+        ('allow = "lower"\nepoch_s = 0', "epoch_s"),
+        ('alow = "lower"', "alow"),
+    ],
+)
+def test_nobody_has_memory_on_the_host_by_a_section_with_a_mistake(line: str, key: str, tmp_path: Path) -> None:
+    config = tmp_path / "fikit.toml"
+    config.write_text(f"[oversubscribe]\n{line}\n")
+    with pytest.raises(fikit_toml.ConfigError, match=f'"?{key}"? in \\[oversubscribe\\]'):
+        fikit_toml.load(config)
+    done = submit(HOST, ONE_GPU, TEST_CONFIG=str(config))
+    assert done.code == -1
+    assert (
+        f"--fikit-mem-host=16G cannot be had while this site's fikit.toml has a wrong {key} in [oversubscribe]"
+        in done.said[0]
+    )
+    assert submit(HIGH, ONE_GPU, TEST_CONFIG=str(config)).code == 0, "others do not ask for it"
+
+
+@pytest.mark.parametrize("text", ["", OVERSUBSCRIBE.replace("max_factor = 3", "max_factor = 1")])
+def test_memory_on_the_host_is_not_allowed_unless_the_site_says_so(text: str, tmp_path: Path) -> None:
+    config = tmp_path / "fikit.toml"
+    config.write_text(text)
+    done = submit(HOST, ONE_GPU, TEST_CONFIG=str(config))
     assert done.code == -1
     assert "--fikit-mem-host=16G is not allowed here" in done.said[0]
 

@@ -47,7 +47,7 @@ def pressed(code: str, *words: str) -> tuple[int, str]:
         ("click", "fikit.entry:fikit", ["--help"]),
         ("fikit.cli", "fikit.entry:fikit", ["--help"]),
         ("fikit.commands.top", "fikit.entry:fikit", ["top", "--help"]),
-        ("fikit.node_use", "fikit.entry:fikit", ["top", "--help"]),
+        ("fikit.api.node_use", "fikit.entry:fikit", ["top", "--help"]),
         ("fikitd.simulation.simulator", "fikit.entry:fikit", ["sim", "--help"]),
         ("rich.console", "fikit.entry:report", ["--help"]),
         ("fikitd.config.fikit_toml", "fikitd.entry:fikitd", ["--help"]),

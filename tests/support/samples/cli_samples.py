@@ -11,23 +11,24 @@ import pytest
 
 DEVICE = {"name": "Emulated GPU", "uuid": "GPU-0", "memory_bytes": 2**34, "emulated": True}
 
+WAIT_REASONS = [
+    {"reason": "behind", "job": "17", "priority": 0, "kernel": "", "p90_us": None, "total_s": 0.009, "count": 80},
+    {"reason": "does_not_fit", "job": "17", "priority": 0, "kernel": "gemm_[64]", "p90_us": 5700.0, "total_s": 0.002,
+     "count": 4},
+    {"reason": "reaction", "job": "12", "priority": 1, "kernel": "", "p90_us": None, "total_s": 0.001, "count": 96},
+]  # fmt: skip
+DELAYS = [{"job": "18", "priority": 8, "total_s": 0.013, "count": 7}]
 REPORT: dict[str, Any] = {
     "format": "fikit-report", "version": 1, "job": "12", "name": "serve", "uid": os.getuid(), "node": "n1", "state": "ended",
     "priority": 1, "priority_name": "high", "measured": False, "policy": "paper", "device": DEVICE,
     "device_mode": "slices",
     "started": "2026-11-21T12:00:00Z", "ended": "2026-11-21T12:00:09Z", "processes": 1,
-    "kernels": 1834, "gpu_time_s": 3.21, "span_s": 8.42, "solo_s": 8.1,
+    "kernels": 1834, "gpu_time_s": 3.21, "span_s": 8.42, "span_alone_s": 8.1, "solo_s": 8.1,
     "elapsed_s": 9.0, "alone_s": 8.658, "waited_s": 0.009, "delayed_s": 0.013, "host_s": 0.3, "unexplained_s": 0.02,
     "pauses_s": 0.5, "host": {"start_s": 0.2, "late_s": 0.1, "end_s": 0.0, "unknown_s": 0.0},
     "slowdown": 1.0395, "no_slowdown": "", "max_slowdown": 0.05, "kept": True, "kept_unknown": "",
     "wait": {"count": 96, "total_s": 0.012, "mean_us": 125.0, "p99_us": 420.0},
-    "held": [
-        {"reason": "behind", "job": "17", "priority": 0, "kernel": "", "p90_us": None, "total_s": 0.009, "count": 80},
-        {"reason": "does_not_fit", "job": "17", "priority": 0, "kernel": "gemm_[64]", "p90_us": 5700.0, "total_s": 0.002,
-         "count": 4},
-        {"reason": "reaction", "job": "12", "priority": 1, "kernel": "", "p90_us": None, "total_s": 0.001, "count": 96},
-    ],
-    "delayed": [{"job": "18", "priority": 8, "total_s": 0.013, "count": 7}],
+    "wait_reasons": WAIT_REASONS, "held": WAIT_REASONS, "delays": DELAYS, "delayed": DELAYS,
     "gaps": {"offered": 1200, "filled": 900, "others_kernels": 2100, "predicted_us": 410.0, "actual_us": 395.5,
              "error_p50_us": 21.0, "error_p90_us": 88.0},
     "memory": {"limit_bytes": 10 * 2**30, "peak_bytes": 9_400_000_000, "refused": 3},
@@ -47,7 +48,7 @@ MOVED: dict[str, Any] = {  # `memory` of a job with --fikit-mem=8G --fikit-mem-h
 }  # fmt: skip
 MEASURED: dict[str, Any] = {
     **REPORT, "job": "run-77-1", "name": "[red]x", "priority": 5, "priority_name": "normal", "measured": True,
-    "held": [], "delayed": [], "solo_s": None, "slowdown": None, "no_slowdown": "measured", "max_slowdown": 0.05,
+    "wait_reasons": [], "held": [], "delays": [], "delayed": [], "span_alone_s": None, "solo_s": None, "slowdown": None, "no_slowdown": "measured", "max_slowdown": 0.05,
     "kept": None, "kept_unknown": "measured", "elapsed_s": 9.0, "alone_s": 9.0, "waited_s": 0.0, "delayed_s": 0.0,
     "host_s": 0.0, "unexplained_s": 0.0, "host": {"start_s": 0.0, "late_s": 0.0, "end_s": 0.0, "unknown_s": 0.0}, "wait": {"count": 0, "total_s": 0.0, "mean_us": 0.0, "p99_us": 0.0},
     "memory": {"limit_bytes": None, "peak_bytes": 123 * 2**20, "refused": 0},
@@ -80,14 +81,14 @@ SUMMARY: dict[str, Any] = {
     "device": {"name": "Emulated GPU (demo)", "emulated": True,
                "sharing": "slices mode: 1,024 us, switch 50 us (assumed), emulated"},
     "max_slowdown": "3%", "slurm_version": "22.05.8",
-    "high": {"solo_s": 2.0, "shared_s": 6.0, "fikit_s": 2.2,
+    "high": {"alone_s": 2.0, "shared_s": 6.0, "fikit_s": 2.2,
              "reports": {
                  "shared": {"elapsed_s": 6.0, "alone_s": 2.0, "waited_s": 0.0, "delayed_s": 4.0, "host_s": 0.0,
                             "unexplained_s": 0.0, "slowdown": 3.0, "apart": 0.0},
                  "fikit": {"elapsed_s": 2.2, "alone_s": 2.01, "waited_s": 0.02, "delayed_s": 0.16, "host_s": 0.01,
                            "unexplained_s": 0.0, "slowdown": 1.0945, "apart": -0.005},
              }},
-    "low": {"solo_s": 8.0, "shared_s": 9.5, "fikit_s": 9.7,
+    "low": {"alone_s": 8.0, "shared_s": 9.5, "fikit_s": 9.7,
             "reports": {
                 "shared": {"elapsed_s": 9.5, "alone_s": 8.0, "waited_s": 0.0, "delayed_s": 1.4, "host_s": 0.1,
                            "unexplained_s": 0.0, "slowdown": 1.1875, "apart": 0.0},

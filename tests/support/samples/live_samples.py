@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fikit import node_use
+from fikit.api import node_use
 from fikit.live import node
 from fikit.live.node import Node
 from node_looks import client, look, spent

@@ -240,9 +240,25 @@ def test_memory_that_is_asked_for_against_what_runs_needed() -> None:
         "sbatch --fikit-mem=11G j.sh",
     )
     much = said(facts(gpu(0, neighbour("1", shards=4)), known=KNOWN, request={"shards": 16}))["memory"]
-    assert much[0] == "it asks for 16 GiB, and no run needed more than 10.0; with 11 GiB it fits on 1 more GPUs now"
+    assert much[0] == "it asks for 16 GiB, and no run needed more than 10.0; with 11 GiB it fits on 1 more GPU now"
     assert "memory" not in said(facts(gpu(0), known=KNOWN, request={"shards": 12}))
     assert "memory" not in said(facts(gpu(0), known=KNOWN, request={"shards": 8, "shards_source": "peak"}))
+
+
+def test_memory_on_the_host_counts_with_what_is_on_the_gpu() -> None:
+    short = said(facts(gpu(0), known=KNOWN, request={"shards": 6, "host_gib": 3}))["memory"]
+    assert short == (
+        "it asks for 6 GiB and for 3 on the host, and a run needed 10.0: it may run out of memory",
+        "sbatch --fikit-mem-host=5G j.sh",
+    )
+    assert "memory" not in said(facts(gpu(0), known=KNOWN, request={"shards": 6, "host_gib": 5}))
+    assert "memory" not in said(facts(gpu(0), known=KNOWN, request={"shards": 6, "host_gib": 60}))
+    assert "memory" not in said(facts(gpu(0), known=KNOWN, request={"shards": 11, "host_gib": 11}))
+    none = said(facts(gpu(0), known=KNOWN, request={"shards": 12, "host_gib": 12}))["memory"]
+    assert none == (
+        "no run needed more than 10.0 GiB: it fits into the 12 GiB that it has on the GPU, without --fikit-mem-host",
+        "",
+    )
 
 
 def test_a_limit_that_runs_exceed_and_one_that_fills_no_gap() -> None:

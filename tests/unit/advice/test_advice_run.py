@@ -6,7 +6,7 @@ from math import isfinite
 from typing import Any
 
 import pytest
-from cli_samples import MEASURED, REPORT
+from cli_samples import MEASURED, MOVED, REPORT
 from fikit.advice import of_run
 from fikit.api import job_report
 from hypothesis import given
@@ -21,7 +21,7 @@ def told(
     """By rule: the sentence and the line."""
     quiet = {
         "memory": {"limit_bytes": None, "peak_bytes": 5 * GIB, "refused": 0},
-        "held": [],
+        "wait_reasons": [],
         "host": {**REPORT["host"], "late_s": 0.0},
     }
     run = job_report.of({**record, "name": "serve.sh", **quiet, **facts})
@@ -65,14 +65,14 @@ def test_who_kept_it_busy_or_whose_use_nobody_knows_is_not_told_to_share(gpu_tim
 
 
 def test_waiting_for_higher_jobs_is_a_reason_for_a_higher_priority() -> None:
-    text, line = told(LOW, held=[held("behind", 1.8)])["raise priority"]
+    text, line = told(LOW, wait_reasons=[held("behind", 1.8)])["raise priority"]
     assert (
         text
         == "it waited 1.80 s, 20 % of its time, for jobs of higher priority, longest for job 17: if it is as urgent, take priority high"
     )
     assert line == "sbatch --fikit-priority=high serve.sh"
     assert (
-        told(LOW, held=[held("behind", 1.8)], highest=5)["raise priority"][1]
+        told(LOW, wait_reasons=[held("behind", 1.8)], highest=5)["raise priority"][1]
         == "sbatch --fikit-priority=normal serve.sh"
     )
 
@@ -81,21 +81,21 @@ def test_waiting_for_higher_jobs_is_a_reason_for_a_higher_priority() -> None:
 def test_little_waiting_equals_and_what_the_site_refuses_are_none(
     held_s: float, priority: int | None, highest: int
 ) -> None:
-    assert "raise priority" not in told(LOW, held=[held("behind", held_s, priority)], highest=highest)
+    assert "raise priority" not in told(LOW, wait_reasons=[held("behind", held_s, priority)], highest=highest)
 
 
 def test_only_waits_for_higher_jobs_count() -> None:
     waits = [held("behind", 1.0, 1), held("turn", 0.9, 8)]
-    assert "it waited 1.00 s, 11 % of its time" in told(LOW, held=waits)["raise priority"][0]
+    assert "it waited 1.00 s, 11 % of its time" in told(LOW, wait_reasons=waits)["raise priority"][0]
 
 
 def test_reasons_never_cost_more_than_what_was_waited() -> None:
-    assert "it waited 2.00 s, 22 % of" in told(LOW, held=[held("behind", 5.0)])["raise priority"][0]
+    assert "it waited 2.00 s, 22 % of" in told(LOW, wait_reasons=[held("behind", 5.0)])["raise priority"][0]
 
 
 def test_a_running_job_is_told_nothing_that_only_its_end_decides() -> None:
     running = {"state": "running", "ended": None}
-    assert told(LOW, held=[held("behind", 1.8)], **running)["raise priority"][1] == "", "only root may raise it"
+    assert told(LOW, wait_reasons=[held("behind", 1.8)], **running)["raise priority"][1] == "", "only root may raise it"
     memory = {"limit_bytes": 20 * GIB, "peak_bytes": 5 * GIB, "refused": 0}
     profile = {"key": "a", "found": False, "stored": None}
     assert told(memory=memory, profile=profile, kept=False, **running) == {}
@@ -106,7 +106,7 @@ def test_who_takes_all_of_the_gpu_and_is_not_urgent_lets_others_run() -> None:
     text, line = told(gpu_time_s=8.5)["lower priority"]
     assert text.startswith("its kernels kept the GPU busy 98 % of its time, so jobs below it got next to nothing")
     assert line == "sbatch --fikit-priority=low serve.sh"
-    assert "lower priority" not in told(gpu_time_s=8.5, delayed=[]), "nobody was there"
+    assert "lower priority" not in told(gpu_time_s=8.5, delays=[]), "nobody was there"
     assert "lower priority" not in told(LOW, gpu_time_s=8.5)
     running = told(gpu_time_s=8.5, state="running", ended=None)["lower priority"]
     assert running[1] == "srun --overlap --jobid=12 fikit priority 12 low"
@@ -114,14 +114,14 @@ def test_who_takes_all_of_the_gpu_and_is_not_urgent_lets_others_run() -> None:
 
 def test_a_kernel_that_does_not_fit_is_named() -> None:
     entry = held("does_not_fit", 0.9, kernel="gemm", p90_us=5700.0)
-    text, line = told(LOW, held=[entry, held("behind", 0.1)])["long kernel"]
+    text, line = told(LOW, wait_reasons=[entry, held("behind", 0.1)])["long kernel"]
     assert text == (
         "its kernel `gemm` (p90 5.70 ms) waited 900 ms, 10 % of its time, because it does not fit what job 17 can spare: "
         "smaller steps make it shorter, the same priority gives it turns"
     )
     assert line == "sbatch --fikit-priority=high serve.sh"
-    assert told(LOW, held=[{**entry, "priority": None}])["long kernel"][1] == ""
-    assert told(LOW, held=[{**entry, "cost_s": 0.1}]) == {}
+    assert told(LOW, wait_reasons=[{**entry, "priority": None}])["long kernel"][1] == ""
+    assert told(LOW, wait_reasons=[{**entry, "cost_s": 0.1}]) == {}
 
 
 def test_memory_is_asked_for_by_the_most_that_a_run_of_the_name_needed() -> None:
@@ -147,6 +147,18 @@ def test_requests_that_were_refused_are_told() -> None:
     }
 
 
+def test_more_memory_for_a_job_that_has_some_on_the_host_is_more_on_the_host() -> None:
+    moved = {**MOVED["moved"], "host_limit_bytes": 6 * GIB}
+    refused = {"limit_bytes": 10 * GIB, "peak_bytes": 8 * GIB, "refused": 3, "moved": moved}
+    assert told(memory=refused)["refused memory"][1] == "sbatch --fikit-mem-host=7G serve.sh"
+    full = {**refused, "peak_bytes": int(9.9 * GIB)}
+    assert told(memory=full)["memory"][1] == "sbatch --fikit-mem-host=7G serve.sh"
+    assert "memory" not in told(memory={**refused, "peak_bytes": 5 * GIB, "refused": 0}), "it would not fit without"
+    fits = told(memory={**refused, "peak_bytes": 2 * GIB, "refused": 0})["memory"]
+    assert fits[0].startswith("no run needed more than 2.00 GiB: it fits into the 4 GiB")
+    assert fits[1] == ""
+
+
 def test_a_host_that_is_late_needs_cores() -> None:
     text, line = told(host={**REPORT["host"], "late_s": 0.9})["late host"]
     assert text.startswith("its host was late by 900 ms between launches, 10 % of its time")
@@ -160,7 +172,7 @@ def test_a_host_that_is_late_needs_cores() -> None:
 def test_kernels_that_nothing_knows_are_measured() -> None:
     lines = {
         "none": told(profile={"key": "a", "found": False, "stored": False}),
-        "gaps": told(solo_s=None),
+        "gaps": told(span_alone_s=None),
         "unexplained": told(slowdown=None, no_slowdown="unexplained", unexplained_s=2.0),
     }
     assert {key: each["measure"][1] for key, each in lines.items()} == dict.fromkeys(
@@ -191,8 +203,8 @@ def test_a_report_of_before_has_advice_too() -> None:
     before = {
         key: value for key, value in REPORT.items() if key in ("memory", *REPORT.keys()) and not key.endswith("_s")
     }
-    before |= {"gpu_time_s": None, "span_s": 1.0, "solo_s": None}
-    for key in ("host", "kept", "held", "delayed"):
+    before |= {"gpu_time_s": None, "span_s": 1.0, "span_alone_s": None}
+    for key in ("host", "kept", "wait_reasons", "delays"):
         before.pop(key, None)
     assert {each.rule for each in of_run.advise(job_report.of(before))} == {"refused memory", "measure"}
 
@@ -207,7 +219,7 @@ WAITS = st.tuples(st.sampled_from(["behind", "does_not_fit", "turn"]), TIMES, st
         {
             **dict.fromkeys(PARTS, TIMES), "state": st.sampled_from(["running", "ended"]), "measured": st.booleans(),
             "gpu_time_s": st.none() | TIMES, "priority": st.integers(0, 9),
-            "held": st.lists(WAITS.map(lambda wait: held(*wait, kernel="k"))),
+            "wait_reasons": st.lists(WAITS.map(lambda wait: held(*wait, kernel="k"))),
             "memory": st.integers(0, 2**53).map(lambda peak: {"limit_bytes": 1, "peak_bytes": peak, "refused": 1}),
         }
     )

@@ -257,3 +257,12 @@ def test_batches_of_commands() -> None:
         ["x", "--beta", "3"],
     ):
         assert batches.of_command(none) is None
+
+
+def test_why_a_command_of_slurms_failed_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    squeue = tmp_path / "squeue"
+    squeue.write_text("#!/bin/sh\necho 'squeue: fatal: no configuration' >&2\nexit 1\n")
+    squeue.chmod(0o755)
+    monkeypatch.setattr("shutil.which", lambda *_, **__: str(squeue))
+    with pytest.raises(UserError, match=r"not known: squeue: no configuration\Z"):
+        slurm.answer("squeue")

@@ -28,7 +28,7 @@ def test_runs_within_the_promise_are_counted() -> None:
 
 def test_reports_that_are_not_as_the_clock_says_are_counted() -> None:
     def apart(share: float | None) -> dict[str, Any]:
-        return {"solo_s": 1.0, "shared_s": 1.0, "fikit_s": 1.0, "reports": {"fikit": {"apart": share}}}
+        return {"alone_s": 1.0, "shared_s": 1.0, "fikit_s": 1.0, "reports": {"fikit": {"apart": share}}}
 
     told = demo.result([SUMMARY | {"high": apart(-0.03), "low": apart(None)}], emulated=True, slurm=False)
     assert (told.values["reports"], told.values["agree"]) == (2, 0)

@@ -98,7 +98,7 @@ def test_simulated_pairs_are_stretched_and_need_no_daemon(traces: Path) -> None:
     assert [row["case"] for row in result.details["cases"]] == ["serve + train closed", "serve + train open70"]
     high = simulator.parse("serve", (traces / "serve.csv").read_text())
     for row in result.details["cases"]:
-        assert row["simulated"]["span_ms"] > 0.9 * live_pairs.STRETCH * high.solo_ns / 1e6
+        assert row["simulated"]["span_ms"] > 0.9 * live_pairs.STRETCH * high.alone_ns / 1e6
     assert "simulated" in result.summary
 
 
@@ -366,10 +366,12 @@ def test_each_live_run_begins_with_the_profiles_of_the_measuring_runs(tmp_path: 
 def test_a_live_run_that_does_not_end_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped in the middle it would look like a shorter one."""
     monkeypatch.setattr(live, "PATIENCE_S", 0.05)
-    stopped = "trap 'echo {}; exit 0' TERM; while true; do sleep 0.01; done"
+    stopped = "trap 'echo {}; exit 0' TERM; echo it can be stopped; while true; do sleep 0.01; done"
     with subprocess.Popen(
         ["bash", "-c", stopped], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "it can be stopped\n"
         job = live.Job(Path("serve.csv"), arrivals_ns=[10_000_000])
         with pytest.raises(record.BenchError, match="serve did not end in 0 s"):
             live._end(process, job, None)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.gpu import device_profile, measures, pairs, report, tables
+from bench.gpu import device_profile, measures, memory, pairs, report, tables
 from bench.record import BenchError
 
 MS = 1_000_000
@@ -111,6 +111,35 @@ def test_the_profile_has_what_was_measured_and_says_so() -> None:
     for line in text.splitlines():
         if line.startswith(("slice_us", "switch_us", "idle_yields", "overlap_slowdown")):
             assert "measured on NVIDIA H100" in line
+
+
+MEMORY = {
+    "concurrent_managed_access": True, "piece_bytes": 64 * 2**20, "attributes": [[8, 0, 1]],
+    "copy_in_ns": {"p10": 1.3e6, "p50": 1.25e6, "p90": 1.4e6, "p99": 1.5e6}, "prefetch_in_ns": {"p10": 1.6e6, "p50": 1.6e6, "p90": 1.7e6, "p99": 1.8e6},
+    "fault_each_page_ns": {"p10": 2.5e6, "p50": 2.56e6, "p90": 2.6e6, "p99": 2.7e6}, "copy_out_ns": None, "prefetch_beside_capture": 0,
+    "touch_plain_ns": {"p10": 9, "p50": 10, "p90": 11, "p99": 12}, "touch_managed_ns": {"p10": 9, "p50": 12, "p90": 13, "p99": 14},
+}  # fmt: skip
+
+
+def test_what_managed_memory_costs_follows_from_the_series() -> None:
+    found = memory.derived(MEMORY)
+    assert found == {
+        "copy_in_gbps": 53.69, "prefetch_in_gbps": 41.94, "fault_each_page_gbps": 26.21, "fault_ns_per_chunk": 30_000, "managed_over_plain": 1.2,
+    }  # fmt: skip
+    assert memory.derived({"piece_bytes": 64 * 2**20}) == {}
+
+
+def test_the_profile_has_the_link_and_the_faults() -> None:
+    profile = tomllib.loads(device_profile.toml(document(memory={**MEMORY, **memory.derived(MEMORY)})))
+    assert (profile["copy"], profile["managed"]) == ({"h2d_gbps": 53.69}, {"fault_batch_us": 30.0})
+    assert "managed" not in tomllib.loads(device_profile.toml(document(memory={"error": "it broke"})))
+
+
+def test_the_tables_show_memory() -> None:
+    text = tables.of(document(memory={**MEMORY, **memory.derived(MEMORY)}))
+    for words in ("fault_each_page", "26.2", "30000 ns of page faults per 2 MiB", "1.2 times as long"):
+        assert words in text
+    assert "does not fetch managed memory" in tables.of(document(memory={"concurrent_managed_access": False}))
 
 
 def test_what_was_not_found_is_no_constant_of_the_profile() -> None:

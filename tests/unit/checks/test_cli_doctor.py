@@ -15,6 +15,7 @@ from fikit.checks.native import preload, symbols
 from fikit.site_paths import Place
 from fikit.slurm import config as slurm_config
 from fikitd.base import build
+from fikitd.config import fikit_toml
 from fikitd.store import mounts
 
 from fikitd import __version__, _core, paths
@@ -354,6 +355,33 @@ def test_daemon_of_another_build_and_one_that_anybody_can_stand_in_for_are_found
     tmp_path.chmod(mode)
     monkeypatch.setattr(daemon.Control, "ping", lambda self: answer)
     assert daemon.daemon(Place(tmp_path, tmp_path, tmp_path)).status == status
+
+
+@pytest.mark.parametrize(
+    ("now", "status"),
+    [
+        ('[oversubscribe]\nallow = "lower"\n', "warn"),
+        ("[scheduler]\nlease_ms = 50\n", "warn"),
+        ("[slurm]\ngpu_memory_gib = 80\n", "ok"),
+        ('[access]\nhighest_priority = "normal"\n', "ok"),
+        ("# a comment\n[oversubscribe]\n", "ok"),
+    ],
+)
+def test_a_daemon_that_goes_by_a_fikit_toml_of_before_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, now: str, status: str
+) -> None:
+    tmp_path.chmod(0o755)
+    config = tmp_path / "fikit.toml"
+    config.write_text("")
+    monkeypatch.setenv("FIKIT_CONFIG", str(config))
+    running = fikit_toml.load().with_run_dir(str(tmp_path)).mark()
+    monkeypatch.setattr(daemon.Control, "ping", lambda self: f"fikitd {build.identity()} budget")
+    monkeypatch.setattr(daemon.Control, "node", lambda self: {"config": running})
+    config.write_text(now)
+    check = daemon.daemon(Place(tmp_path, tmp_path, tmp_path, config))
+    assert (check.status, "goes by what" in check.found) == (status, status == "warn")
+    monkeypatch.setattr(daemon.Control, "node", lambda self: {})
+    assert daemon.daemon(Place(tmp_path, tmp_path, tmp_path, config)).status == "ok", "a fikitd of before does not tell"
 
 
 def test_doctor_admin_page_and_plugin_know_the_same_words_of_plugstack() -> None:

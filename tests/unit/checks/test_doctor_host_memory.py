@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from fikit.checks import host_memory
-from fikit.checks.host_memory import NAME, charged
+from fikit.checks.host_memory import NAME, charged, keeps_to_mem
+from fikit.slurm import config as slurm_config
 
 RELEASE = "6.1.0-18-amd64"
 EXPORTED = "0x1234abcd\tint_active_memcg\tvmlinux\tEXPORT_SYMBOL_GPL\t\n"
@@ -61,6 +62,38 @@ def test_kernel_that_does_not_or_does_not_say_is_a_warning(
     assert check.advice.startswith("keep up to 48 GiB (host_gib) per job")
 
 
+def test_what_is_charged_is_bounded_only_where_slurm_keeps_jobs_to_their_memory(machine: Path) -> None:
+    built(machine, EXPORTED)
+    assert charged(machine, RELEASE, 64, kept=True).status == charged(machine, RELEASE, 64, kept=None).status == "ok"
+    check = charged(machine, RELEASE, 64, kept=False)
+    assert check.status == "warn"
+    assert check.found.endswith("charges what left the GPU to its job, and Slurm keeps no job to its --mem")
+    assert check.advice.startswith("set ConstrainRAMSpace=yes in cgroup.conf and TaskPlugin=task/cgroup in slurm.conf")
+    assert "64 GiB (host_gib)" in check.advice
+
+
+@pytest.mark.parametrize(
+    ("slurm", "cgroup", "keeps"),
+    [
+        ("TaskPlugin=task/affinity,task/cgroup", "CgroupPlugin=autodetect\nConstrainRAMSpace=Yes", True),
+        ("TaskPlugin=affinity,cgroup\nConstrainRAMSpace=yes", "", True),  # as slurmctld says it
+        ("TaskPlugin=task/cgroup\nConstrainRAMSpace=no", "ConstrainRAMSpace=yes", False),  # what it runs with counts
+        ("TaskPlugin=task/cgroup", "#ConstrainRAMSpace=yes", False),
+        ("TaskPlugin=task/affinity", "ConstrainRAMSpace=yes", False),
+        ("TaskPlugin=task/cgroup", None, False),
+        ("", None, None),
+    ],
+)
+def test_whether_slurm_keeps_jobs_to_their_memory(
+    slurm: str, cgroup: str | None, keeps: bool | None, tmp_path: Path
+) -> None:
+    conf, cgroup_conf = tmp_path / "slurm.conf", tmp_path / "cgroup.conf"
+    conf.write_text(slurm)
+    if cgroup is not None:
+        cgroup_conf.write_text(cgroup)
+    assert keeps_to_mem(slurm_config.read(conf), cgroup_conf) is keeps
+
+
 def test_kernel_that_lists_functions_only_says_nothing_of_its_exports(machine: Path) -> None:
     (machine / "proc/kallsyms").write_text("0000000000000000 T start_kernel\n0000000000000000 t int_active_memcg\n")
     assert "cannot be seen" in charged(machine, RELEASE, 64).found
@@ -82,3 +115,28 @@ def test_a_site_that_has_no_such_memory_hears_nothing_of_it(
     config.write_text(f'[oversubscribe]\nallow = "{allow}"\n')
     monkeypatch.setenv("FIKIT_CONFIG", str(config))
     assert len(list(host_memory.area())) == checks
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('allow = "lower"', None),
+        ('allow = "lower"\nmax_factor = 1', "max_factor = 1 is what a job has on the GPU"),
+        ('allow = "lower"\n[gpu]\nmps = "multi-user"', 'fikitd gives none while mps = "multi-user"'),
+    ],
+)
+def test_what_else_the_site_says_may_leave_no_job_any(
+    text: str, found: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "fikit.toml"
+    config.write_text(f"[oversubscribe]\n{text}\n")
+    monkeypatch.setenv("FIKIT_CONFIG", str(config))
+    (check,) = host_memory.area()
+    assert check.name == NAME
+    if found is None:
+        assert "no job has any" not in check.found
+    else:
+        assert (check.status, check.found) == (
+            "warn",
+            f'allow = "lower" in [oversubscribe], and no job has any: {found}',
+        )

@@ -116,3 +116,10 @@ def test_programs_around_fikit_are_named_while_they_are_there(tmp_path: Path) ->
     config = fakes.config_in(tmp_path)
     with fakes.serving(config, FakeCore(), proc.root):
         assert Control(config.daemon.run_dir).node()["unmanaged"] == []
+
+
+def test_the_node_says_which_fikit_toml_fikitd_goes_by(tmp_path: Path) -> None:
+    config = fakes.config_in(tmp_path, lease_ms=50)
+    with fakes.serving(config, FakeCore(), tmp_path):
+        said = Control(config.daemon.run_dir).node()["config"]
+    assert said == config.mark() != fakes.config_in(tmp_path).mark()

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fikitd.clients.memory_rotation import AWAY_NS, MemoryRotation
+from fikitd.clients.memory_plans import MemoryPlans
+from fikitd.clients.memory_rotation import AWAY_NS, CHANGING_S, LOOK_S, MemoryRotation
 from fikitd.store.records import JobRecord
 
 GIB = 2**30
 S = 1_000_000_000
+NOBODY: Any = None  # makes plans: no shim here carries one out
 
 
 @dataclass
 class FakeDispatcher:
     movable: int = 8 * GIB
+    reached: Callable[[int], int] = lambda count: count
     away: dict[int, int] = field(default_factory=dict)
     goals: dict[int, int] = field(default_factory=dict)
     count: int = 0
+    asked: int = 0  # for all its figures
 
     def moves(self, client: int) -> dict[str, int]:
-        return {"movable_bytes": self.movable, "resident_bytes": self.movable, "reached": self.count}
+        return {"movable_bytes": self.movable, "resident_bytes": self.movable, "reached": self.reached(self.count)}
 
     def standing(self, client: int) -> tuple[bool, bool, int]:
         return True, False, 0
 
     def stats(self, client: int) -> dict[str, Any]:
+        self.asked += 1
         return {"gpu_time_ns": None}
 
     def set_goal(self, client: int, bytes_: int) -> int:
@@ -49,7 +55,11 @@ class Node:
 
     def __post_init__(self) -> None:
         self.rotation = MemoryRotation(
-            lambda record: record.mem_host_bytes, lambda uuid: self.total, 30, lambda: self.now_ns
+            lambda record: record.mem_host_bytes,
+            lambda uuid: self.total,
+            30,
+            MemoryPlans(NOBODY, NOBODY),
+            lambda: self.now_ns,
         )
 
     def add(
@@ -66,6 +76,9 @@ class Node:
         self.dispatchers[number] = FakeDispatcher()
         self.rotation.came(client, self.dispatchers[number], memory, 0)  # type: ignore[arg-type]
         return self.dispatchers[number]
+
+    def pass_time(self, ns: int) -> None:
+        self.now_ns += ns
 
     def away(self) -> set[int]:
         self.rotation.look()
@@ -162,3 +175,49 @@ def test_of_one_that_leaves_while_it_is_away_nothing_is_said_any_more() -> None:
     node.rotation.went(held)
     node.pass_(100)
     assert node.away() == {held}, "its dispatcher was told nothing since"
+
+
+def changing(node: Node) -> None:
+    two_too_many(node)
+    for each in node.dispatchers.values():
+        each.reached = lambda count: 0
+    node.pass_(1)
+    assert node.rotation._pause_s() == LOOK_S
+    for _ in range(1000):
+        if node.rotation._pause_s() != LOOK_S:
+            return
+        node.pass_(0.05)
+    raise AssertionError("no turn ended")
+
+
+def test_while_turns_change_it_looks_every_millisecond() -> None:
+    node = Node()
+    changing(node)
+    assert node.rotation._pause_s() == CHANGING_S == 0.001
+
+
+def test_where_a_look_takes_long_it_takes_a_fifth_of_the_time_at_most() -> None:
+    node = Node()
+    changing(node)
+    for each in node.dispatchers.values():
+        each.reached = lambda count: node.pass_time(2_000_000) or 0
+    node.rotation.look()
+    assert node.rotation._pause_s() == pytest.approx(4 * 0.004)
+
+
+def test_what_jobs_used_of_the_device_is_asked_when_turns_begin_and_end_not_at_each_look() -> None:
+    node = Node()
+    two_too_many(node)
+    node.pass_(100)
+    assert 0 < sum(each.asked for each in node.dispatchers.values()) <= 20
+
+
+def test_a_job_that_comes_to_a_second_gpu_goes_without_its_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    node, told = Node(), []
+    monkeypatch.setattr(MemoryPlans, "nobody", lambda self, place: told.append(place))
+    node.add(1, version=6)
+    node.rotation.look()
+    assert told == []
+    node.add(2, job=1, place="other")
+    node.rotation.look()
+    assert sorted(told) == ["gpu", "other"]

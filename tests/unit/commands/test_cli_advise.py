@@ -16,6 +16,7 @@ from fikit.commands.advise import command
 from fikit.errors import UserError
 from fikit.slurm import config as slurm_config
 from fikit.slurm.config import SlurmConfig
+from fikitd.api import outcomes
 from fikitd.api.outcomes import HEAD, Outcome, name_key
 from fikitd.store import own_directory
 
@@ -79,10 +80,10 @@ def document(*words: str) -> dict[str, Any]:
     return found
 
 
-def spooled(tmp_path: Path, *runs: tuple[int, str, float, float]) -> None:
+def spooled(tmp_path: Path, *runs: tuple[int, str, float, float], slowdown: float = 1.0) -> None:
     """(uid, name, elapsed_s, busy)"""
     lines = [
-        Outcome(n, uid, name_key(name), 1_790_000_000, s, busy, 3000, 1.0, 0.0, 0).text()
+        Outcome(n, uid, name_key(name), 1_790_000_000, s, busy, 3000, slowdown, 0.0, 0).text()
         for n, (uid, name, s, busy) in enumerate(runs)
     ]
     path = tmp_path / "spool" / "n1.runs"
@@ -116,6 +117,24 @@ def test_own_reports_are_enough_without_spool(cluster: MadeUp, tmp_path: Path) -
     expected = document("j.sh")["expected"]
     assert expected["rest_s"] == pytest.approx(REPORT["elapsed_s"] / REPORT["slowdown"])
     assert (expected["source"], expected["peak_bytes"] >> 20) == ("name", REPORT["memory"]["peak_bytes"] >> 20)
+
+
+def test_memory_on_the_host_is_part_of_what_a_job_has(
+    cluster: MadeUp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spooled(tmp_path, (os.getuid(), "serve", 1800.0, 0.25))
+    monkeypatch.setenv("FIKIT_MEM_HOST", "3G")
+    assert "needs 2.93 GiB at most; has 4 GiB (asked for), and 3 GiB on the host" in advise("j.sh").output
+    (tmp_path / "j.sh").write_text(SCRIPT.replace("--fikit-mem=4G", "--fikit-mem=4G --fikit-mem-host 4500M"))
+    found = document("j.sh")
+    assert (found["job"]["shards"], found["job"]["host_gib"]) == (4, 5)
+    assert "(of its last 1 run)" in advise("j.sh").output
+
+
+def test_of_a_time_with_what_runs_met_it_does_not_say_alone(cluster: MadeUp, tmp_path: Path) -> None:
+    spooled(tmp_path, *[(os.getuid(), "serve", 1800.0, outcomes.UNKNOWN)] * 2, slowdown=outcomes.UNKNOWN)
+    assert "runs 30 min (of its last 2 runs, not compared with the time alone)" in advise("j.sh").output
+    assert document("j.sh")["expected"]["compared"] == 0
 
 
 def test_where_nothing_is_known_it_says_so(cluster: MadeUp) -> None:

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import os
-from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -23,40 +22,10 @@ from fikit.page import site as page
 from fikit.reporters import site
 from fikitd.api.reports import ReportStore
 from fikitd.api.uses import UseStore
-from test_cli_report_use import USE
+from site_samples import BROKEN, UNTIL, USES, WEEK, report, use
 
 H = 3600.0
-UNTIL = datetime(2026, 11, 22, tzinfo=UTC)
-WEEK = UNTIL - timedelta(days=7)
 EVIL = "<script>alert(1)</script>\x1b[2J[red]"
-
-
-def use(job: str, hours: float, busy: float | None, **more: Any) -> dict[str, Any]:
-    ended = datetime(2026, 11, 21, 12, tzinfo=UTC)
-    started = ended - timedelta(hours=hours)
-    return {
-        **USE,
-        "job": job,
-        "started": f"{started:%Y-%m-%dT%H:%M:%SZ}",
-        "ended": f"{ended:%Y-%m-%dT%H:%M:%SZ}",
-        "busy": busy,
-        **more,
-    }
-
-
-def report(job: str, **more: Any) -> dict[str, Any]:
-    return {**REPORT, "job": job, "device": {**REPORT["device"], "emulated": False}, **more}
-
-
-BROKEN = report(
-    "20", kept=False, slowdown=1.2, elapsed_s=100.0, delayed=[{"job": "18", "priority": 8, "total_s": 9.0, "count": 3},
-    {"job": "7", "priority": 0, "total_s": 50.0, "count": 3}], host={"start_s": 0.0, "late_s": 3.0, "end_s": 0.0, "unknown_s": 0.0},
-)  # fmt: skip
-USES = [
-    use("31", 10, 0.1), use("32", 4, 0.4, peak_bytes=int(0.7 * 141 * 2**30)), use("33", 2, 0.9), use("34", 1, None),
-    use("35", 3, 0.1, gpus=[*USE["gpus"], *USE["gpus"]]), use("36", 5, None, shared=True, gpus=[]),
-    use("30", 99, 0.1, ended="2026-11-01T12:00:00Z"),
-]  # fmt: skip
 
 
 def found(reports: list[dict[str, Any]], uses: list[dict[str, Any]] = USES) -> Past:
@@ -98,7 +67,7 @@ def test_a_job_with_a_report_counts_once() -> None:
 def test_why_a_promise_was_broken_names_lower_jobs_and_a_late_host() -> None:
     [job] = found([report("12"), BROKEN], []).broken
     assert job.why == "9.00 s kernels of job 18 (priority 8), host late 3.00 s"
-    quiet = {**BROKEN, "delayed": [], "host": {**BROKEN["host"], "late_s": 0.0}}
+    quiet = {**BROKEN, "delays": [], "host": {**BROKEN["host"], "late_s": 0.0}}
     assert found([quiet], []).broken[0].why == "many short delays"
 
 
@@ -128,12 +97,15 @@ def test_the_table_says_what_each_sum_is_of(store: Path) -> None:
     done = run()
     assert done.exit_code == 0, done.output
     assert "8 jobs ended from 2026-11-15 00:00 UTC" in done.output
-    assert "5 had GPUs alone, 2 shared one, 1 did not use their share" in done.output
-    assert "held alone: 23.0 h; how busy is known of 22.0 h" in done.output
-    assert "idle of these: 17.0 h; held by jobs that kept them less than 20 % busy: 16.0 h" in done.output
-    assert "sharing would free at most: 10.2 h" in done.output
-    assert "slowdown bound: kept for 1, not for 1, not known for 0" in done.output
-    assert "20 % of 5 %" in done.output
+    assert "5 had GPUs alone, 2 shared one, 1 launched nothing through fikit" in done.output
+    assert "GPU-hours that jobs held alone: 23.0 h; how busy the GPUs were is known of 22.0 h" in done.output
+    assert (
+        "of these 22.0 h the GPUs were idle for 17.0 h; jobs that kept them less than 20 % busy held 16.0 h"
+        in done.output
+    )
+    assert "sharing would free at most 10.2 h" in done.output
+    assert "promises kept: 1, broken: 1, not known: 0" in done.output
+    assert "20 % (5 % allowed)" in done.output
     assert "9.00 s kernels of job 18 (priority 8), host late 3.00 s" in done.output
 
 
@@ -144,7 +116,7 @@ def test_csv_has_a_line_for_each_job(store: Path) -> None:
         "12": "shared", "20": "shared", "31": "alone", "32": "alone", "33": "alone", "34": "alone", "35": "alone", "36": "unused",
     }  # fmt: skip
     assert next(row["freed_s"] for row in rows if row["job"] == "31") == "32400.0"
-    assert "sharing would free at most: 10.2 h" in done.stderr
+    assert "sharing would free at most 10.2 h" in done.stderr
 
 
 def test_json_has_sums_users_and_jobs(store: Path) -> None:
@@ -177,7 +149,7 @@ def test_the_page_has_the_same_figures_and_runs_nothing(store: Path, tmp_path: P
     text = Text()
     text.feed((tmp_path / "site.html").read_text())
     words = " ".join(" ".join(text.words).split())
-    assert "Sharing would free at most: 10.2 h" in words
+    assert "Sharing would free at most 10.2 h" in words
     assert "9.00 s kernels of job 18 (priority 8), host late 3.00 s" in words
     assert "script" not in text.tags
     assert text.tags.count("table") == 3
@@ -186,8 +158,11 @@ def test_the_page_has_the_same_figures_and_runs_nothing(store: Path, tmp_path: P
 
 def test_a_page_of_nothing_says_so() -> None:
     text = render.site(page.of(found([], [])))
-    assert text.count("None.") == 2
-    assert "No job ended." in text
+    for nothing in ("No job ended.", "No promise was broken.", "No job."):
+        assert f">{nothing}<" in text
+    assert (
+        "<li>No job of which fikit has a report ended from 2026-11-15 00:00 UTC to 2026-11-22 00:00 UTC.</li>" in text
+    )
 
 
 @pytest.mark.parametrize(

@@ -20,13 +20,13 @@ from fikitd.config.fikit_toml import SchedulerConfig
 NOTHING = Usage("", 0, {})
 
 
-def outcomes(solo: float, shared: float, fikit: float) -> dict[str, Outcome]:
+def outcomes(alone: float, shared: float, fikit: float) -> dict[str, Outcome]:
     begin = Usage("Emulated GPU", 10_000, {"high": 1_000, "low": 2_000})
     end = Usage("Emulated GPU", 20_000, {"high": 5_000, "low": 5_000})
     return {
-        "solo_high": Outcome({"high": solo}, NOTHING, NOTHING),
-        "solo_low": Outcome({"low": 8.0}, NOTHING, NOTHING),
-        "again_high": Outcome({"high": solo * 1.5}, NOTHING, NOTHING),
+        "alone_high": Outcome({"high": alone}, NOTHING, NOTHING),
+        "alone_low": Outcome({"low": 8.0}, NOTHING, NOTHING),
+        "again_high": Outcome({"high": alone * 1.5}, NOTHING, NOTHING),
         "again_low": Outcome({"low": 8.5}, NOTHING, NOTHING),
         "shared": Outcome({"high": shared, "low": 9.0}, NOTHING, NOTHING),
         "fikit": Outcome({"high": fikit, "low": 9.5}, begin, end),
@@ -43,8 +43,8 @@ def test_summary_has_the_documented_shape() -> None:
         },
         "max_slowdown": "2%",
         "slurm_version": "22.05.8",
-        "high": {"solo_s": 2.0, "shared_s": 6.0, "fikit_s": 2.2, "reports": {}},
-        "low": {"solo_s": 8.0, "shared_s": 9.0, "fikit_s": 9.5, "reports": {}},
+        "high": {"alone_s": 2.0, "solo_s": 2.0, "shared_s": 6.0, "fikit_s": 2.2, "reports": {}},
+        "low": {"alone_s": 8.0, "solo_s": 8.0, "shared_s": 9.0, "fikit_s": 9.5, "reports": {}},
         "high_slowdown": 1.1,
         "high_speedup": 2.7273,
         "low_share": 0.5,  # 3000 ns of low in 10000 - 4000 ns that high left
@@ -66,7 +66,7 @@ def test_alone_a_job_takes_as_long_as_in_its_shorter_run() -> None:
     found = outcomes(2.0, 6.0, 2.2)
     found["again_low"] = Outcome({"low": 7.5}, NOTHING, NOTHING)
     result = Result.of(found, emulated=True, slurm_version=None)
-    assert (result.seconds["high"]["solo"], result.seconds["low"]["solo"]) == (2.0, 7.5)
+    assert (result.seconds["high"]["alone"], result.seconds["low"]["alone"]) == (2.0, 7.5)
 
 
 def test_share_counts_only_the_window_between_the_samples() -> None:
@@ -83,10 +83,10 @@ def test_steps_measure_first_and_compare_the_same_jobs() -> None:
     steps = plan.steps(Path("/meet"))
     assert list(steps)[:2] == ["measure_high", "measure_low"]
     assert [job.argv for job in steps["shared"].jobs] == [job.argv for job in steps["fikit"].jobs]
-    assert steps["solo_high"].jobs[0].argv == steps["fikit"].jobs[0].argv
-    assert not steps["solo_high"].jobs[0].options
+    assert steps["alone_high"].jobs[0].argv == steps["fikit"].jobs[0].argv
+    assert not steps["alone_high"].jobs[0].options
     assert [steps[f"again_{name}"].jobs for name in ("high", "low")] == [
-        steps[f"solo_{name}"].jobs for name in ("high", "low")
+        steps[f"alone_{name}"].jobs for name in ("high", "low")
     ]
     assert steps["fikit"].jobs[0].options["max-slowdown"] == plan.MAX_SLOWDOWN
     profiles = [steps[f"measure_{name}"].jobs[0].options["profile"] for name in ("high", "low")]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 from fikit import cli
 from fikit.errors import UserError, did_you_mean, nearest
-from fikit.options.sizes import parse_size
+from fikitd.base import quantities
 from fikitd.base.command_line import run_command
 from fikitd.daemon.main import command as daemon_command
 
@@ -114,18 +115,54 @@ def test_every_command_has_help_and_can_be_loaded(
         assert f"  {name} " in shown
 
 
+def _commands(group: click.Group) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield name, command
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {inner}", found) for inner, found in _commands(command))
+
+
+@pytest.mark.parametrize(("name", "command"), [*_commands(cli.cli)])
+def test_every_help_page_has_one_style(name: str, command: click.Command) -> None:
+    assert command.help
+    for option in (each for each in command.params if isinstance(each, click.Option)):
+        assert option.help, option.name
+        shown = option.get_help_record(click.Context(command))
+        assert shown is not None
+        assert not {"INTEGER", "FLOAT", "TEXT", "PATH", "DIRECTORY"} & {*shown[0].split()}, shown
+        assert "<=" not in shown[1], "bounds are words"
+        assert shown[1].partition("  [")[0].endswith((".", "?")), shown
+
+
+def test_bounds_are_said_in_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for argv, said in (
+        (["sandbox", "--gpus", "9", "--", "true"], "9 is not in the range 1 to 8"),
+        (["sandbox", "--slice-us", "-1", "--", "true"], "-1 is not in the range 0 or more"),
+        (["sim", "--requests", "0"], "0 is not in the range 1 to 10000000"),
+        (["top", "--interval", "0"], "0.0 is not in the range 0.2 to 60"),
+    ):
+        assert outcome(cli.cli, argv, monkeypatch) == 2
+        assert capsys.readouterr().err == f"fikit: Invalid value for '{argv[1]}': {said}\n"
+
+
 @pytest.mark.parametrize(
-    ("text", "size"),
-    [("20G", 20 * 2**30), ("512M", 2**29), ("16GiB", 2**34), ("1t", 2**40), ("300", 300 * 2**20), ("1.5G", 3 * 2**29)],
+    ("text", "size"), [("20G", 20 * 2**30), ("512M", 2**29), ("16GiB", 2**34), ("1t", 2**40), ("300", 300 * 2**20)]
 )
 def test_sizes_read_like_slurms(text: str, size: int) -> None:
-    assert parse_size(text) == size
+    assert quantities.size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "lots", "-1G", "0", "12Q", "G"])
-def test_other_sizes_are_refused_by_name(text: str) -> None:
-    with pytest.raises(ValueError, match=f'"{text}" is not a size'):
-        parse_size(text)
+@pytest.mark.parametrize("option", ["--mem", "--mem-host"])
+@pytest.mark.parametrize("text", ["lots", "-1G", "0", "12Q", "G", "1.5G", "1e99", "9" * 400, "16 G", "٣G", "8193T"])
+def test_other_sizes_are_refused_by_name(
+    option: str, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert outcome(cli.cli, ["run", f"{option}={text}", "--", "true"], monkeypatch) == 2
+    said = f"fikit: Invalid value for '{option}': \"{text}\" is not a size, write it as 20G, 512M or 1T\n"
+    assert capsys.readouterr().err == said
 
 
 def test_nearest_names_come_best_first() -> None:
@@ -133,6 +170,15 @@ def test_nearest_names_come_best_first() -> None:
     assert nearest("train-2", known)[0] == "train-2"
     assert did_you_mean("tain-1", known).startswith('; did you mean "train-1"')
     assert did_you_mean("zzz", known) == ""
+
+
+@pytest.mark.starts_processes
+@pytest.mark.parametrize("entry", ["fikit.entry", "fikitd.entry"])
+def test_little_is_loaded_before_ctrl_c_is_quiet(entry: str) -> None:
+    """An exception in the middle of that would be a traceback."""
+    program = f"import sys; before = {{*sys.modules}}; import {entry}; print(*{{*sys.modules}} - before)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not {"typing", "re", "click"} & {*done.stdout.split()}
 
 
 @pytest.mark.starts_processes
@@ -164,6 +210,22 @@ def test_a_wrong_value_from_the_environment_names_the_variable(
     )
     assert outcome(cli.cli, ["run", "--priority", "hihg", "--", "true"], monkeypatch) == 2
     assert capsys.readouterr().err.startswith("fikit: Invalid value for '--priority': ")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["top", "--interval", "often"], "'often' is not a valid number"),
+        (["sim", "--requests", "1.5"], "'1.5' is not a valid whole number"),
+        (["run", "--priority", "hihg", "--", "true"], "or a number from 0 (highest) to 9, auto or auto:LOW-HIGH\n"),
+        (["priority", "12", "hihg"], "or a number from 0 (highest) to 9, or auto\n"),
+    ],
+)
+def test_a_value_that_is_none_is_called_in_peoples_words(
+    words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert outcome(cli.cli, words, monkeypatch) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_an_empty_job_number_is_called_that(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from fikit import site_paths
 from fikit.running import daemon
+from fikitd.config import fikit_toml
 from fikitd.store import mounts
 
 
@@ -58,6 +59,20 @@ def test_results_that_have_no_place_are_a_sentence_with_what_to_do(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with pytest.raises(daemon.CannotStart, match=r"couldn't make .*: Not a directory: set XDG_STATE_HOME to "):
         daemon.join_or_start(None)
+
+
+@pytest.mark.parametrize(("host_gib", "allows"), [("7", "lower"), ("0", "no")])
+def test_own_fikitd_goes_by_what_the_machine_allows_of_memory_on_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host_gib: str, allows: str
+) -> None:
+    (tmp_path / "site.toml").write_text(f'[oversubscribe]\nallow = "lower"\nhost_gib = {host_gib}\n')
+    monkeypatch.setattr(fikit_toml, "DEFAULT_PATH", tmp_path / "site.toml")
+    monkeypatch.delenv("FIKIT_CONFIG", raising=False)
+    for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setattr(daemon, "_policy_of", lambda place: "budget")
+    file = daemon.join_or_start(None).config_file
+    assert fikit_toml.load(file).oversubscribe.allow == allows, "nothing, by a file with a mistake"
 
 
 @pytest.fixture

@@ -154,6 +154,15 @@ def test_rm_asks_and_removes_all_runs_of_a_program(store: ProfileStore) -> None:
     assert store.keys(os.getuid()) == []
 
 
+def test_rm_that_nobody_answers_says_so(store: ProfileStore) -> None:
+    store.save(os.getuid(), profile("train-1"), "run1")
+    unanswered = CliRunner().invoke(command, ["rm", "train-1"], input="")
+    assert (unanswered.exit_code, unanswered.output.splitlines()[-1]) == (
+        1, "Error: nothing was removed, because nobody answered: --yes removes without asking",
+    )  # fmt: skip
+    assert store.keys(os.getuid()) == ["train-1"]
+
+
 def test_rm_of_what_is_not_there_removes_nothing(store: ProfileStore) -> None:
     store.save(os.getuid(), profile("train-1"), "run1")
     result = run("rm", "-y", "train-1", "train-2")

@@ -77,7 +77,7 @@ def test_list_has_the_newest_first(store: ReportStore) -> None:
 
 def test_a_list_of_nothing_says_so(store: ReportStore) -> None:
     assert report("--list").output == (
-        f"no reports yet in {store.directory}; only jobs that ran with a fikit option have one\n"
+        f"no reports yet in {store.directory}; only jobs that ran with a fikit option, or had shards, have one\n"
     )
     assert report("--list", "--json").output == "[]\n"
 

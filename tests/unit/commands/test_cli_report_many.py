@@ -104,7 +104,7 @@ def test_every_order_takes_reports_of_before_which_lack_what_it_goes_by(store: R
     old = {
         key: value
         for key, value in REPORT.items()
-        if key not in {"elapsed_s", "memory", "held", "delayed", "device_mode"}
+        if key not in {"elapsed_s", "memory", "wait_reasons", "held", "delays", "delayed", "device_mode"}
     }
     store.save({**old, "job": "1", "gpu_time_s": None, "started": "2026-13-01T00:00:00Z"})
     save(store, "2")
@@ -211,7 +211,7 @@ def test_more_jobs_than_anybody_reads_are_a_number(store: ReportStore, monkeypat
 
 def test_none_is_a_sentence_and_an_empty_list(store: ReportStore) -> None:
     assert report("--since", "1d").stdout == (
-        f"no such job has a report in {store.directory}; only jobs that ran with a fikit option have one\n"
+        f"no such job has a report in {store.directory}; only jobs that ran with a fikit option, or had shards, have one\n"
     )
     assert report("--since", "1d", "--csv").stdout.count("\n") == 1
     assert json.loads(report("--since", "1d", "--json").stdout)["jobs"] == []

@@ -63,9 +63,9 @@ def test_they_have_a_table_of_their_own_and_no_part_in_the_sums(directory: Path)
     [row] = [line.split() for line in lines if " infer " in line]
     assert row[:5] == ["31", "infer", "a", "GPU", "alone"]
     assert " ".join(row[8:]) == "60 min 25 % 10.0 GiB H200"
-    assert any("33 =cmd" in line and "a share, unused" in line for line in lines)
+    assert any("33 =cmd" in line and "a GPU or a share of one, unused" in line for line in lines)
     assert lines[-1] == (
-        "not in these sums: 1 job had GPUs alone for 60 min, 25 % busy by NVML, 1 job had a share of a GPU and did not use it"
+        "not in these sums: 1 job had GPUs alone for 60 min, 25 % busy by NVML, 1 job had a GPU, or a share of one, and launched nothing on it through fikit"
     )
     assert [line for line in alone if line.startswith(("total", "elapsed", "GPU time"))] == [
         line for line in lines if line.startswith(("total", "elapsed", "GPU time"))

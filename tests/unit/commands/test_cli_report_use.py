@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,8 @@ from fikit.advice import rules, use_rules
 from fikit.commands.report import command
 from fikitd.api.reports import ReportStore
 from fikitd.api.uses import UseStore
+from site_samples import GPU, USE
 
-GPU = {"uuid": "GPU-1", "name": "H200", "emulated": False, "memory_bytes": 141 * 2**30}
-USE: dict[str, Any] = {
-    "format": "fikit-use", "version": 1, "job": "31", "uid": os.getuid(), "node": "n1", "name": "", "gpus": [GPU], "started": "2026-11-21T12:00:00Z",
-    "ended": "2026-11-21T12:29:00Z", "shared": False, "looks": 115, "every_s": 15.0, "busy": 0.21, "peak_bytes": 10 * 2**30,
-}  # fmt: skip
 UNUSED = {**USE, "shared": True, "looks": 0, "busy": None, "peak_bytes": None, "gpus": [], "name": "train.sh"}
 
 
@@ -51,7 +47,18 @@ def test_of_several_gpus_there_is_no_line_to_type() -> None:
 def test_a_share_that_nobody_used_is_left_to_others() -> None:
     [(rule, text, line)] = said(UNUSED)
     assert (rule, line) == ("unused", "sbatch --gres=none train.sh")
-    assert "no program of it used that through fikit" in text
+    assert "it had a GPU or a share of one, and no program of it launched anything there through fikit" in text
+
+
+@pytest.mark.parametrize(("whole", "words"), [(1, "a GPU alone"), (2, "2 GPUs alone")])
+def test_a_whole_gpu_that_nobody_used_is_no_share(store: Path, whole: int, words: str) -> None:
+    UseStore(store).save({**UNUSED, "whole": whole})
+    assert f"used no GPU through fikit, and had {words}\n" in re.sub(
+        " +\n", "\n", CliRunner().invoke(command, ["31"]).output
+    )
+    listed = CliRunner().invoke(command, ["--list"]).output
+    assert f"{words}, unused" in listed
+    assert "share" not in said({**UNUSED, "whole": whole})[0][1]
 
 
 def test_a_name_that_is_no_scripts_is_not_typed() -> None:
@@ -77,6 +84,15 @@ def test_the_report_has_the_looks_and_what_to_do(store: Path) -> None:
     assert "at most 10.0 GiB of 141 GiB, by NVML" in done.output
     assert done.output.index("What to do") > done.output.index("GPU memory")
     assert "2026-11-21 12:00:00 to 12:29:00 UTC (29 min) on n1" in done.output
+
+
+@pytest.mark.parametrize("known", [{"gpus": [], "whole": 1}, {"gpus": [GPU]}])
+def test_how_busy_an_instance_was_is_not_known_and_that_is_said(store: Path, known: dict[str, Any]) -> None:
+    UseStore(store).save({**USE, "busy": None, "looks": 0, "split": True, **known})
+    shown = CliRunner().invoke(command, ["31"]).output
+    assert "had its GPU to itself" in shown
+    assert "GPU busy     not known: NVML does not say how busy a MIG instance is" in shown
+    assert "a GPU alone" in CliRunner().invoke(command, ["--list"]).output
 
 
 def test_json_is_the_record_and_what_to_do(store: Path) -> None:

@@ -108,7 +108,7 @@ def test_whatever_a_trace_says_the_simulator_reads_it(events: list[list[Any]]) -
     assert read.native.kernels == found.launches
     known = [event[2] for event in events if event[0] == "launch" and event[2] > 0]
     assert read.native.recorded_span_ns >= max(known)
-    assert read.solo_ns >= 0.99 * sum(known), "one stream: kernels do not overlap"
+    assert read.alone_ns >= 0.99 * sum(known), "one stream: kernels do not overlap"
 
 
 def test_times_and_names_that_cannot_be_are_an_error_and_no_crash() -> None:

@@ -21,6 +21,7 @@ from daemon_in_thread import Daemon, as_nobody
 from fikitd.api import client as client_module
 from fikitd.api.client import Control, ControlError
 from fikitd.base import protocol, shares
+from fikitd.base.rates import Rate
 from fikitd.daemon.admission import HELLOS, REQUESTS
 from fikitd.store.records import JobRecord
 
@@ -68,6 +69,11 @@ def refusals(daemon: Daemon, tries: int) -> list[str]:
     return list(as_nobody(work))
 
 
+def most_since(began: float, rate: Rate) -> float:
+    """How often it may have happened since then, on time.monotonic()."""
+    return rate.at_once + (time.monotonic() - began) * rate.per_s
+
+
 def open_to_all(daemon: Daemon) -> None:
     for directory in (Path(daemon.run_dir), *list(Path(daemon.run_dir).parents)[:-2]):  # below /tmp
         directory.chmod(directory.stat().st_mode | 0o011)
@@ -77,9 +83,10 @@ def open_to_all(daemon: Daemon) -> None:
 def test_a_user_without_a_job_is_told_why_a_few_times_and_then_refused_unheard(daemon: Daemon) -> None:
     daemon.job()
     open_to_all(daemon)
+    began = time.monotonic()
     told = refusals(daemon, 30)
     heard = [sentence for sentence in told if "is uid 0's" in sentence or "runs as uid" in sentence]
-    assert HELLOS.stranger.at_once <= len(heard) < 15
+    assert HELLOS.stranger.at_once <= len(heard) <= most_since(began, HELLOS.stranger)
     assert set(told) - set(heard) == {f"uid {NOBODY} connects too often and has no job on this node"}
     daemon.client()
 
@@ -97,12 +104,19 @@ def test_requests_of_a_user_without_a_job_are_answered_at_a_pace(daemon: Daemon)
                 found.append(str(error))
         return found
 
+    began = time.monotonic()
     told = as_nobody(ask)
     refused = [
         line for line in told if line == f"uid {NOBODY} connects too often and has no job on this node; ask again later"
     ]
-    assert REQUESTS.stranger.at_once <= len(told) - len(refused) < 50
+    assert REQUESTS.stranger.at_once <= len(told) - len(refused) <= most_since(began, REQUESTS.stranger)
     assert daemon.control.ping()
+
+
+def test_who_has_no_job_connects_far_less_often_than_who_has_one() -> None:
+    for pace in (HELLOS, REQUESTS):
+        assert 10 * pace.stranger.at_once <= pace.known.at_once
+        assert 10 * pace.stranger.per_s <= pace.known.per_s
 
 
 @needs_root

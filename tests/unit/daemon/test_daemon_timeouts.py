@@ -32,14 +32,14 @@ def test_who_cannot_be_identified_in_time_is_refused_with_one_sentence(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch, hang: threading.Event
 ) -> None:
     real = identify.identify
-    monkeypatch.setattr(connections, "IDENTIFY_TIMEOUT_S", SHORT_S)
-    monkeypatch.setattr(identify, "identify", lambda *args, **more: hang.wait(20) and real(*args, **more))
     daemon.job()
-    client = FakeClient(daemon.run_dir)
-    client.send(fakes.hello())
-    assert "could not be identified in time" in client.refusal()
+    with monkeypatch.context() as short:
+        short.setattr(connections, "IDENTIFY_TIMEOUT_S", SHORT_S)
+        short.setattr(identify, "identify", lambda *args, **more: hang.wait(20) and real(*args, **more))
+        client = FakeClient(daemon.run_dir)
+        client.send(fakes.hello())
+        assert "could not be identified in time" in client.refusal()
     assert daemon.control.ping()
-    monkeypatch.setattr(identify, "identify", real)
     assert daemon.client(), "the next one is"
 
 
@@ -51,8 +51,9 @@ def test_the_refusal_comes_before_the_shim_gives_up() -> None:
 def test_who_connects_and_never_says_what_it_wants_is_disconnected(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "HELLO_TIMEOUT_S", SHORT_S)
-    assert FakeClient(daemon.run_dir).answer()[0] == 0
+    with monkeypatch.context() as short:
+        short.setattr(connections, "HELLO_TIMEOUT_S", SHORT_S)
+        assert FakeClient(daemon.run_dir).answer()[0] == 0
     daemon.job()
     assert daemon.client()
 
@@ -76,8 +77,8 @@ def test_a_profile_that_cannot_be_stored_in_time_is_a_warning_in_the_report(
 def test_who_asks_nothing_on_the_control_socket_is_disconnected(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "REQUEST_TIMEOUT_S", SHORT_S)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
+    with monkeypatch.context() as short, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
+        short.setattr(control, "REQUEST_TIMEOUT_S", SHORT_S)
         silent.settimeout(10)
         silent.connect(str(Path(daemon.run_dir) / protocol.CONTROL_NAME))
         assert silent.recv(1) == b""

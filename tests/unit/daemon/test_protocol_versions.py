@@ -39,8 +39,14 @@ PAGE = {
     4: {"copies_ask_from": (112, 16), "request_copy": (204, 4), "request_bytes": (248, 8)},
     5: {"fills_ask": (100, 4), "collective_names": (165376, 2048)},
     6: {"moves": (167424, 128)},
+    7: {"most_movable_bytes": (167552, 8), "most_movable_ns": (167560, 8)},
 }  # fmt: skip
 PAGE_BYTES = 172032
+# Behind the page, since version 7.
+PLAN = {
+    "number": (0, 4), "launches": (4, 4), "first_launch": (8, 8), "until_ns": (16, 8), "count": (24, 4), "taken": (32, 4),
+    "refused": (36, 4), "carried_out": (40, 8), "skipped": (48, 8), "bytes_per_s": (56, 8), "moves": (64, 131072),
+}  # fmt: skip
 # Of the messages, by version: hello of a shim for a device named "Emulated GPU".
 UUID = bytes(range(16))
 
@@ -49,21 +55,32 @@ def hello_of_version_2(watches: bool = False) -> bytes:
     return struct.pack("<IIII16sQ256s", 1, 296, 2, watches, UUID, 2**34, b"Emulated GPU")
 
 
-def test_no_version_moves_a_word_of_the_page(cc: Callable[..., Path], tmp_path: Path) -> None:
-    words = {name: place for words in PAGE.values() for name, place in words.items()}
+@pytest.mark.parametrize(
+    ("structure", "words", "whole"),
+    [
+        ("fikit_page", {name: place for words in PAGE.values() for name, place in words.items()}, PAGE_BYTES),
+        ("fikit_plan", PLAN, 131136),
+    ],
+)
+def test_no_version_moves_a_word_of_the_page_or_the_plan(
+    cc: Callable[..., Path], tmp_path: Path, structure: str, words: dict[str, tuple[int, int]], whole: int
+) -> None:
     lines = [
-        f'printf("{name} %zu %zu\\n", offsetof(struct fikit_page, {name}), sizeof(((struct fikit_page *)0)->{name}));'
+        f'printf("{name} %zu %zu\\n", offsetof(struct {structure}, {name}), sizeof(((struct {structure} *)0)->{name}));'
         for name in words
     ]
     source = tmp_path / "page.c"
     source.write_text(
         "#include <stddef.h>\n#include <stdio.h>\n#include <fikit_protocol.h>\n"
-        f'int main(void) {{ {"".join(lines)} printf("%zu", sizeof(struct fikit_page)); return 0; }}'
+        f'int main(void) {{ {"".join(lines)} printf("%zu", sizeof(struct {structure})); return 0; }}'
     )
     program = cc(source, f"-I{PROTOCOL}")
     *found, size = subprocess.run([program], check=True, capture_output=True, text=True).stdout.splitlines()
     assert {line.split()[0]: tuple(map(int, line.split()[1:])) for line in found} == words
-    assert int(size) == PAGE_BYTES
+    assert int(size) == whole
+
+
+def test_each_version_is_written_down() -> None:
     assert sorted(PAGE) == list(range(protocol.OLDEST, protocol.VERSION + 1))
 
 
@@ -78,7 +95,7 @@ def test_a_word_that_is_added_was_padding_before() -> None:
 
 @pytest.mark.parametrize(
     ("oldest", "newest", "agreed"),
-    [(2, 2, 2), (2, 3, 3), (3, 3, 3), (2, 4, 4), (2, 65535, 6), (1, 1, None), (1, 2, 2), (7, 7, None), (3, 2, None)],
+    [(2, 2, 2), (2, 3, 3), (3, 3, 3), (2, 4, 4), (2, 65535, 7), (1, 1, None), (1, 2, 2), (8, 8, None), (3, 2, None)],
 )
 def test_the_newest_version_that_both_know_is_agreed_upon(oldest: int, newest: int, agreed: int | None) -> None:
     assert Hello(oldest, newest, Device("", "", 0)).version == agreed
@@ -145,7 +162,7 @@ def test_a_shim_without_a_common_version_is_refused(daemon: Daemon, version: int
     client = FakeClient(daemon.run_dir)
     client.send(fakes.hello(version=version, newest=newest))
     assert client.refusal() == (
-        f"the shim speaks protocol {said} and fikitd 2 to 6; install the same fikit for jobs and daemon"
+        f"the shim speaks protocol {said} and fikitd 2 to 7; install the same fikit for jobs and daemon"
     )
 
 

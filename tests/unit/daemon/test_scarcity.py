@@ -202,7 +202,7 @@ def test_what_fikitd_cannot_read_for_want_of_descriptors_is_not_gone(tmp_path: P
 def test_jobs_are_neither_over_nor_forgotten_while_fikitd_cannot_look(tmp_path: Path) -> None:
     proc, config, now = FakeProc(tmp_path / "proc"), fakes.config_in(tmp_path), [0.0]
     proc.root.mkdir()
-    server = Server(config, FakeCore(), proc.root)
+    server = Server(config, FakeCore(), proc.root, fakes.work_here)
     run_dir = Path(config.daemon.run_dir)
     run_dir.mkdir()
     record = JobRecord(job="12", uid=os.getuid(), gid=os.getgid(), priority=1, batch=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from typing import Any
 
 import pytest
@@ -57,6 +58,21 @@ def test_an_iterations_touches_are_in_the_profile_and_come_back() -> None:
     assert unpack_profile(pack_profile([], stored, 2**20))[1]["accesses"] == rhythm["accesses"]
 
 
+def test_a_place_of_known_length_is_another_one_and_comes_back() -> None:
+    """As copies and memsets say it: so many pages, in the upper bits of the slot."""
+    with dispatcher("budget", LONG_LEASE) as running:
+        client = described(running)
+        for _ in range(4):
+            one_pass(client, (1, 2, PAGES), (1 + 7 * 4096, 2, PAGES), (1 + 9 * 4096, 2, PAGES))
+        (iteration,) = learnt(running)["iterations"]
+        rhythm = running.export_rhythm(1)
+        departed = running.take_client(1)
+    assert [(touch[1:3], touch[4:]) for touch in iteration["touches"]] == [([1, 2], []), ([1, 2], [7]), ([1, 2], [9])]
+    assert len({touch[3] for touch in iteration["touches"]}) == 1
+    assert checked(rhythm) == rhythm
+    assert unpack_profile(departed.profile(2**20))[1]["accesses"] == rhythm["accesses"]
+
+
 def test_what_is_known_from_before_is_not_stored_again() -> None:
     with dispatcher("budget", LONG_LEASE) as running:
         client = described(running)
@@ -73,6 +89,26 @@ def test_what_is_known_from_before_is_not_stored_again() -> None:
     assert {touch[1] for touch in known["iterations"][0]["touches"]} == {0, 1}
 
 
+def test_an_iteration_that_is_read_in_many_parts_is_whole() -> None:
+    with dispatcher("budget", LONG_LEASE) as running:
+        client = described(running)
+        for _ in range(4):
+            for number in range(300):
+                client.launch(SECOND)
+                touches(client, client.page.launch_seq, SECOND, (number, number, PAGES))
+            client.drained()
+            client.ring()
+            assert eventually(lambda: client.read)
+        began = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+        known, (own,) = running.accesses(1), learnt(running)["iterations"]
+        rests = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - began
+    (iteration,) = known["iterations"]
+    assert iteration == own
+    assert [touch[:3] for touch in iteration["touches"]] == [[number, number, number] for number in range(300)]
+    assert known["pages"] == [PAGES] * 300
+    assert rests >= 300 // 64, "between parts it sleeps, and the dispatcher may decide"
+
+
 def test_a_client_that_says_nothing_has_nothing() -> None:
     with dispatcher("budget", LONG_LEASE) as running:
         client = described(running)
@@ -86,7 +122,7 @@ def test_a_client_that_says_nothing_has_nothing() -> None:
         assert running.accesses(1) == {"latest_ns": 0}
 
 
-@pytest.mark.parametrize("place", [(2**32 - 1, 0, PAGES), (0, PAGES, PAGES), (0, 2**32 - 1, 0), (4096, 0, 1)])
+@pytest.mark.parametrize("place", [(2**32 - 1, 0, PAGES), (0, PAGES, PAGES), (0, 2**32 - 1, 0), (2 * 4096, 0, 1)])
 def test_places_that_cannot_be_are_ignored(place: tuple[int, int, int]) -> None:
     with dispatcher("budget", LONG_LEASE) as running:
         client = described(running)

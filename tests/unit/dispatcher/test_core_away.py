@@ -85,11 +85,11 @@ def test_a_copy_asks_as_ever_so_that_memory_can_be_moved() -> None:
 
 
 def test_its_lease_is_renewed_while_it_is_away() -> None:
-    with dispatcher("budget", 50 * MS) as running:
+    with dispatcher("budget", 250 * MS) as running:
         client = FakeClient(running, 1, 5)
         running.send_away(1, LONG)
         client.ask()
-        assert not eventually(lambda: client.page.gate_until_ns <= now(), 0.4)
+        assert not eventually(lambda: client.page.gate_until_ns <= now(), 0.8)
 
 
 def test_a_dispatcher_that_ends_and_a_client_that_leaves_leave_an_open_gate() -> None:

@@ -63,7 +63,7 @@ def test_one_time_of_its_own_confirms_what_was_borrowed_or_ends_it(ns: int, beli
         stats = running.stats(1)
         assert stats["distinct_borrowed"] == int(believed)
         assert stats["gpu_time_ns"] == pytest.approx(1 * MS if believed else ns)
-        assert (stats["solo_ns"] is None) is not believed
+        assert (stats["span_alone_ns"] is None) is not believed
 
 
 def test_a_doubtful_time_neither_confirms_nor_ends_it() -> None:

@@ -15,7 +15,7 @@ import core_fake_client as fake
 import pytest
 from core_fake_client import MS, FakeClient, Page, eventually, now
 
-LEASE_NS = 20 * MS
+LEASE_NS = 100 * MS
 IDLE_S = 1.1  # where nothing has happened for a second, leases are longer
 
 

@@ -6,8 +6,6 @@ import core_fake_client as fake
 import pytest
 from core_fake_client import LEASE, LONG_LEASE, MS, FakeClient, eventually, profile_entry
 
-SOON = LEASE / 1e9 / 2
-
 
 @pytest.mark.parametrize("policy", ["prio", "paper"])
 def test_an_unknown_kernel_holds_others_until_its_mark_is_reached(policy: str) -> None:
@@ -120,7 +118,7 @@ def test_a_drain_outdates_the_marks_before_it() -> None:
 
 
 def test_more_marks_than_the_page_has_words_and_numbers_from_the_past_are_ignored() -> None:
-    with fake.dispatcher("prio") as running:
+    with fake.dispatcher("prio", lease_ns=LONG_LEASE) as running:
         high, low = FakeClient(running, 1, 1), FakeClient(running, 2, 8)
         high.mark(1, 2**64 - 1)
         high.mark(2, 1)
@@ -130,4 +128,4 @@ def test_more_marks_than_the_page_has_words_and_numbers_from_the_past_are_ignore
         high.mark(301, 5)
         high.drained()
         request = low.ask()
-        assert eventually(lambda: low.granted(request), seconds=SOON)
+        assert eventually(lambda: low.granted(request), seconds=LONG_LEASE / 1e9 / 2)

@@ -37,7 +37,9 @@ def test_a_page_cannot_be_resized_by_whoever_holds_it() -> None:
 
 
 def test_the_fake_client_has_the_layout_of_the_header(cc: Callable[..., Path], tmp_path: Path) -> None:
-    layouts = {"fikit_page": fake.Page, "fikit_moves": fake.Moves}
+    layouts = {
+        "fikit_page": fake.Page, "fikit_moves": fake.Moves, "fikit_plan": fake.Plan, "fikit_plan_move": fake.PlanMove,
+    }  # fmt: skip
     names = [(struct, name) for struct, layout in layouts.items() for name, *_ in layout._fields_]
     prints = "".join(f'printf("%zu\\n", offsetof(struct {struct}, {name}));' for struct, name in names)
     source = tmp_path / "layout.c"

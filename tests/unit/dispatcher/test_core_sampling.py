@@ -6,7 +6,7 @@ from typing import Any
 
 import core_fake_client as fake
 import pytest
-from core_fake_client import MS, FakeClient, eventually, profile_entry
+from core_fake_client import LONG_LEASE, MS, FakeClient, eventually, profile_entry
 from fikitd._core import identify
 
 
@@ -134,6 +134,27 @@ def test_times_taken_beside_others_count_only_while_there_are_few() -> None:
         assert (stats["gpu_time_ns"], stats["beside"]) == (1000, 0), "one time alone says more than eight others"
 
 
+def test_beside_a_client_whose_memory_is_away_a_client_is_alone() -> None:
+    with fake.dispatcher("budget", LONG_LEASE) as running:
+        client, other = FakeClient(running, 1, 8), FakeClient(running, 2, 8)
+        client.describe(1, "k")
+
+        def timed(ns: int) -> list[tuple[int, bool | None]]:
+            client.drained()
+            client.drained()  # what is sampled before the second has not run alone
+            client.sample(1, ns)
+            return [(k["duration"]["mean_ns"], k.get("beside")) for k in running.export_profile(1)]
+
+        assert timed(3000) == [(3000, True)]
+        running.send_away(2, 5000 * MS)
+        running.send_away(1, 5000 * MS)
+        running.send_away(1, 0)
+        assert timed(1000) == [(1000, None), (3000, True)]
+        running.send_away(2, 0)
+        assert timed(9000) == [(1000, None), (6000, True)]
+        assert other.number == 2
+
+
 def test_a_doubtful_time_is_the_kernels_own_and_one_beside_others_is_not() -> None:
     with fake.dispatcher("paper") as running:
         client = FakeClient(running, 1, 1)
@@ -162,7 +183,7 @@ def test_a_doubtful_time_is_the_kernels_own_and_one_beside_others_is_not() -> No
         assert (stats["gpu_time_ns"], stats["doubtful"], stats["beside"]) == (3000, 1, 0)
 
 
-def test_a_profile_of_times_beside_others_predicts_but_says_no_solo_time_and_is_not_stored_again() -> None:
+def test_a_profile_of_times_beside_others_predicts_but_says_no_span_alone_and_is_not_stored_again() -> None:
     with fake.dispatcher("paper") as running:
         client, _ = FakeClient(running, 1, 1), FakeClient(running, 2, 8)
         client.describe(1, "crowded")
@@ -170,7 +191,7 @@ def test_a_profile_of_times_beside_others_predicts_but_says_no_solo_time_and_is_
         client.sample(1, 5000)
         client.launch(1)
         assert eventually(lambda: running.stats(1)["gpu_time_ns"] == 3000)
-        assert running.stats(1)["solo_ns"] is None
+        assert running.stats(1)["span_alone_ns"] is None
         assert running.export_profile(1) == []
 
 
@@ -208,7 +229,7 @@ def test_samples_say_how_long_a_first_run_used_the_gpu_but_not_how_long_it_would
             client.launch(1)
         client.launch(2)
         eventually(lambda: running.stats(1)["gpu_time_ns"] == 99 * 1200)
-        assert running.stats(1)["solo_ns"] is None
+        assert running.stats(1)["span_alone_ns"] is None
         client.launch(2)
         stats = running.remove_client(1)
         assert (stats["gpu_time_ns"], stats["untimed"], stats["beside"]) == (None, 2, 0)

@@ -7,16 +7,19 @@ import os
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import daemon_fakes as fakes
 import pytest
-from daemon_fakes import FakeCore, FakeProc, eventually
+from daemon_fakes import FakeCore, FakeDispatcher, FakeProc, eventually
 from daemon_in_thread import Daemon, as_nobody
 from fikitd.api import node_format, report_format, trace_format
 from fikitd.api.client import Control, ControlError
 from fikitd.api.reports import ReportStore
 from fikitd.base import protocol
+from fikitd.clients import managed
 from fikitd.config.fikit_toml import SchedulerConfig
+from fikitd.daemon import control as control_module
 from fikitd.daemon import server as server_module
 from trace_samples import EVENTS
 
@@ -88,7 +91,16 @@ def test_summary_is_empty_when_nothing_was_managed(daemon: Daemon) -> None:
     assert daemon.control.summary("12") == ""
 
 
-def test_summary_waits_for_clients_that_are_just_leaving(daemon: Daemon) -> None:
+def test_summary_waits_for_clients_that_are_just_leaving(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    describe = FakeDispatcher.describe
+
+    def slowly(*arguments: Any) -> None:
+        time.sleep(0.001)
+        describe(*arguments)
+
+    monkeypatch.setattr(FakeDispatcher, "describe", slowly)
+    monkeypatch.setattr(managed, "_BATCH", 1)  # who asks is heard in the middle of them
+    monkeypatch.setattr(control_module, "SUMMARY_WAIT_S", 10)
     daemon.job()
     client = daemon.client()
     for slot in range(1, 200):
@@ -178,4 +190,4 @@ def test_readers_know_every_field_that_fikitd_writes(daemon: Daemon) -> None:
     ):
         said = json.loads(daemon.control._ask(*words))
         assert check(said) == said, words
-    assert daemon.control.job("12")["held"], "of what a report may have, this has most"
+    assert daemon.control.job("12")["wait_reasons"], "of what a report may have, this has most"

@@ -104,6 +104,45 @@ def test_what_nvml_does_not_say_is_no_look(site: Site) -> None:
     assert site.ended == []
 
 
+INSTANCE = OTHER.replace("GPU-", "MIG-")
+
+
+def split(uuid: str, index: int) -> dict[str, Any]:
+    return {**seen(uuid, index, None), "mig": True, "name": "H200 MIG 3g.71gb"}
+
+
+def test_of_an_instance_nvml_says_memory_alone(site: Site) -> None:
+    site.gpus = [split(INSTANCE, 0)]
+    path = site.begin(31, INSTANCE)
+    site.look(None)
+    path.unlink()
+    site.look(None)
+    [(_, use)] = site.ended
+    assert (use["busy"], use["looks"], use["split"], use["peak_bytes"]) == (None, 0, True, 2**30)
+    assert [gpu["uuid"] for gpu in use["gpus"]] == [INSTANCE]
+    assert uses.checked(use) == use
+
+
+def test_where_nobody_can_say_which_instance_a_job_has_it_is_not_known_how_busy_that_was(site: Site) -> None:
+    site.gpus = [split(INSTANCE, 0), split(OTHER, 0)]
+    path = site.begin(31, "1")
+    site.look(None, None)
+    assert (site.use.last.unplaced, site.use.last.holder(INSTANCE)) == (True, None)
+    path.unlink()
+    site.look(None, None)
+    assert not site.use.last.unplaced
+    [(_, use)] = site.ended
+    assert (use["busy"], use["split"], use["gpus"], use["whole"], use["peak_bytes"]) == (None, True, [], 1, None)
+
+
+def test_processes_of_a_job_with_an_instance_are_not_around_fikit(site: Site) -> None:
+    owners = {"41": {"job": "31", "uid": 1}, "42": {"job": None, "uid": 2}, "43": None}
+    site.gpus = [{**split(INSTANCE, 0), "processes": [41, 42, 43], "owners": owners}]
+    site.begin(31, "1")
+    site.look(None)
+    assert site.use.last.around(site.gpus[0]) == 2
+
+
 def test_a_job_that_slurm_starts_again_is_another_run(site: Site) -> None:
     site.begin(31, "1")
     site.look(0.0, 0.9)
@@ -192,6 +231,16 @@ def test_a_sharing_job_whose_programs_used_no_gpu_leaves_a_note(served: Daemon) 
     use = stored(served)
     assert use is not None
     assert (use["shared"], use["name"], use["looks"], use["busy"], use["gpus"]) == (True, "train.sh", 0, None, [])
+
+
+@pytest.mark.parametrize(
+    ("given", "whole"), [({"gpus": "0"}, None), ({"gpus": "0", "measure": True}, 1), ({"gpus": "0,1"}, 2)]
+)
+def test_who_certainly_had_whole_gpus_is_said_to(served: Daemon, given: dict[str, Any], whole: int | None) -> None:
+    served.job(started_ns=START_NS, **given)
+    served.control.end("12")
+    eventually(lambda: stored(served) is not None)
+    assert (stored(served) or {}).get("whole") == whole
 
 
 def test_a_job_that_has_a_report_leaves_no_note(served: Daemon) -> None:

@@ -25,7 +25,7 @@ def entry(reason: str, by: int | None, total_ns: int = 1000, **facts: Any) -> di
 def test_clients_of_one_job_are_one_entry_the_longest_first() -> None:
     known = owners(c1=(7, "12", 8), c2=(8, "17", 1), c3=(8, "17", 1))
     held = Held().plus([entry("behind", 2), entry("behind", 3), entry("run_ahead", 1, 5000, cost_ns=2000)], known)
-    assert held.plus([entry("behind", 2)], known).fields()["held"] == [
+    assert held.plus([entry("behind", 2)], known).fields()["wait_reasons"] == [
         {
             "reason": "run_ahead",
             "job": "12",
@@ -47,18 +47,21 @@ def test_clients_of_one_job_are_one_entry_the_longest_first() -> None:
             "count": 3,
         },
     ]
-    assert len(held.fields()["held"]) == 2, "adding more leaves the sums so far as they are"
+    assert len(held.fields()["wait_reasons"]) == 2, "adding more leaves the sums so far as they are"
 
 
 def test_a_kernel_is_told_with_its_length_and_others_without() -> None:
     known = owners(c2=(8, "17", 1))
     held = Held().plus([entry("does_not_fit", 2, kernel="x", p90_ns=5e6), entry("behind", 2, p90_ns=3.0)], known)
-    assert [(e["kernel"], e["p90_us"]) for e in held.fields()["held"]] == [("x", 5000.0), ("", None)]
+    assert [(e["kernel"], e["p90_us"]) for e in held.fields()["wait_reasons"]] == [("x", 5000.0), ("", None)]
 
 
 def test_lower_work_is_no_wait() -> None:
     fields = Held().plus([entry("lower_work", 1)], owners(c1=(7, "18", 8))).fields()
-    assert fields == {"held": [], "delayed": [{"job": "18", "priority": 8, "total_s": 1e-6, "count": 1}]}
+    assert {name: fields[name] for name in ("wait_reasons", "delays")} == {
+        "wait_reasons": [],
+        "delays": [{"job": "18", "priority": 8, "total_s": 1e-6, "count": 1}],
+    }
 
 
 def test_a_client_that_nobody_remembers_is_another_job() -> None:
@@ -66,13 +69,13 @@ def test_a_client_that_nobody_remembers_is_another_job() -> None:
     for number in range(2, REMEMBERED_CLIENTS + 2):
         known.note(number, JobRecord(job="13", uid=7, gid=7, priority=1))
     fields = Held().plus([entry("behind", 1), entry("behind", None)], known).fields()
-    assert [(e["job"], e["priority"], e["count"]) for e in fields["held"]] == [(None, None, 2)]
+    assert [(e["job"], e["priority"], e["count"]) for e in fields["wait_reasons"]] == [(None, None, 2)]
 
 
 def test_many_kernels_end_in_one_sum_that_loses_no_time() -> None:
     known = owners(c2=(8, "17", 1))
     held = Held().plus([entry("unknown", 2, kernel=f"k{n}") for n in range(3 * MAX_ENTRIES)], known)
-    entries = held.fields()["held"]
+    entries = held.fields()["wait_reasons"]
     assert len(entries) == MAX_ENTRIES + 1
     assert sum(e["count"] for e in entries) == 3 * MAX_ENTRIES
     assert entries[0]["kernel"] == ""
@@ -83,8 +86,8 @@ def test_the_ledger_keeps_the_longest_and_all_of_the_time() -> None:
     held = Held().plus([entry("unknown", 2, 1000 + n, kernel=f"k{n}", p90_ns=1.0) for n in range(MAX_ROWS + 9)], known)
     again = Held.from_rows(json.loads(json.dumps(held.rows())))
     assert len(again.sums) == MAX_ROWS + 1
-    assert again.fields()["held"][:MAX_ROWS] != held.fields()["held"][:MAX_ROWS], "the rest comes first"
-    assert again.fields()["held"][1:] == held.fields()["held"][:MAX_ROWS]
+    assert again.fields()["wait_reasons"][:MAX_ROWS] != held.fields()["wait_reasons"][:MAX_ROWS], "the rest comes first"
+    assert again.fields()["wait_reasons"][1:] == held.fields()["wait_reasons"][:MAX_ROWS]
     assert sum(e.total_ns for e in again.sums.values()) == sum(e.total_ns for e in held.sums.values())
     with pytest.raises(ValueError, match="unpack"):
         Held.from_rows([["behind"]])

@@ -18,7 +18,7 @@ from daemon_fakes import eventually
 from daemon_in_thread import Daemon
 from fikitd.api import report_format
 from fikitd.api.client import Control
-from fikitd.api.memory_story import POINTS, MemoryStory
+from fikitd.api.memory_story import POINTS, MemoryPlan, MemoryStory, host_limit_bytes
 from fikitd.api.reports import summary_line
 from fikitd.config.fikit_toml import OversubscribeConfig
 from fikitd.jobs import memory_watch
@@ -74,6 +74,12 @@ def test_a_look_has_the_jobs_memory_on_the_gpu_and_others() -> None:
         {"t_s": 1.0, "resident_bytes": 4 * GIB, "others_bytes": 3 * GIB, "moved_bytes": 12, "turns": 2},
         {"t_s": 2.5, "resident_bytes": GIB, "others_bytes": 0, "moved_bytes": 12, "turns": 3},
     ]
+
+
+def test_no_more_than_the_gpu_has_is_on_it() -> None:
+    story = MemoryStory(16 * GIB)
+    story.look(1.0, GIB, 0, [moves(movable_bytes=20 * GIB, resident_bytes=20 * GIB)], gpu_bytes=16 * GIB)
+    assert checked(story)["resident_peak_bytes"] == 16 * GIB
 
 
 def test_a_day_of_looks_is_a_history_of_equal_steps() -> None:
@@ -158,6 +164,19 @@ def test_the_watch_looks_and_the_next_daemon_goes_on(tmp_path: Path, monkeypatch
         assert second.stored()["memory"]["moved"]["missed_bytes"] == 1
 
 
+def test_memory_that_the_driver_took_away_unseen_is_not_on_the_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_watch, "LOOK_S", 0.01)
+    with serving(tmp_path) as site:
+        site.core.stats = {"moves": moves(movable_bytes=20 * GIB, resident_bytes=20 * GIB)}
+        site.job(priority=8, mem_bytes=12 * GIB, mem_host_bytes=12 * GIB, started_ns=time.time_ns())
+        client = site.client()
+        assert eventually(lambda: told(site)["resident_peak_bytes"]) == 16 * GIB, "the GPU's"
+        assert site.control.node()["clients"][0]["memory_on_gpu_bytes"] == 16 * GIB
+        client.close()
+
+
 @pytest.mark.parametrize("rows", ['{"gone": {"in_bytes": 1, "new": 2}, "step_s": 1, "points": []}', '{"gone": {}}', "[1]", '{"gone": {}, "step_s": "x", "points": [{}]}'])  # fmt: skip
 def test_notes_that_are_none_cost_that_job_its_earlier_counters(
     rows: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -179,3 +198,114 @@ def test_the_end_line_says_how_much_was_moved() -> None:
     assert "memory moved" not in summary_line(record)
     record["memory"]["moved"] = story.fields([moves(in_bytes=3 * GIB, out_bytes=GIB, moving_ns=2_500_000_000)])
     assert ", waited 12 ms, memory moved 4 GiB (2.5 s waited for it) (emulated GPU)" in summary_line(record)
+
+
+def test_the_newest_plan_is_in_the_report_with_the_passes_of_all_of_them() -> None:
+    story = MemoryStory(16 * GIB)
+    assert story.plan_fields() is None
+    plan = MemoryPlan(6 * GIB, 8 * GIB, 4 * GIB, 0.05, 10, 1)
+    story.planned(1, plan)
+    story.planned(1, replace(plan, passes=12))
+    story.plans_ended(1)
+    story.planned(2, replace(plan, budget_bytes=7 * GIB, passes=3, skipped=2))
+    said = {
+        "budget_bytes": 7 * GIB, "peak_bytes": 8 * GIB, "moved_bytes_per_pass": 4 * GIB, "expected_loss": 0.05, "passes": 15, "skipped": 3,
+        "processes": 1,
+    }  # fmt: skip
+    assert story.plan_fields() == said
+    memory = {**REPORT["memory"], "moved": story.fields([]), "plan": said}
+    assert report_format.parse(json.dumps({**REPORT, "memory": memory}).encode())["memory"]["plan"] == said
+    later = MemoryStory(16 * GIB)
+    later.go_on_from(json.loads(json.dumps(story.rows())))
+    assert later.plan_fields() == said
+    later.planned(1, plan)
+    assert later.plan_fields() == {**said, "budget_bytes": 6 * GIB, "passes": 25, "skipped": 4}
+
+
+def test_what_a_job_was_given_stays_its_own_whatever_the_site_allows_to_those_after_it(tmp_path: Path) -> None:
+    facts = {"priority": 8, "mem_bytes": 2 * GIB, "mem_host_bytes": 2 * GIB, "started_ns": time.time_ns()}
+    with serving(tmp_path) as first:
+        first.job(**facts)
+        client = first.client()
+        assert told(first)["host_limit_bytes"] == 2 * GIB
+        client.close()
+        eventually(lambda: first.control.job("12")["state"] == "ended")
+    with serving(tmp_path, allow="no") as second:
+        second.job(**facts)
+        assert told(second)["host_limit_bytes"] == 2 * GIB
+        assert second.control.no_host_memory("12") == ""
+        client = second.client()
+        assert told(second)["host_limit_bytes"] == 2 * GIB
+        client.close()
+        second.job("13", **facts)
+        assert second.control.no_host_memory("13").startswith("this site does not allow it")
+
+
+def test_a_job_that_was_given_none_has_none_from_a_site_that_allows_it_later(tmp_path: Path) -> None:
+    facts = {"priority": 8, "mem_bytes": 2 * GIB, "mem_host_bytes": 2 * GIB, "started_ns": time.time_ns()}
+    with serving(tmp_path, allow="no") as first:
+        first.job(**facts)
+        client = first.client()
+        assert "moved" not in first.control.job("12")["memory"]
+        client.close()
+        eventually(lambda: first.control.job("12")["state"] == "ended")
+    with serving(tmp_path) as second:
+        second.job(**facts)
+        client = second.client()
+        report = second.control.job("12")
+        assert "moved" not in report["memory"]
+        assert report["memory"]["limit_bytes"] == 2 * GIB
+        assert any("no effect" in each for each in report["warnings"])
+        client.close()
+
+
+@pytest.mark.parametrize("limit", [None, 0, -1, True, "2", 2.0], ids=repr)
+def test_what_is_no_limit_in_a_note_is_as_one_of_a_fikitd_before(limit: Any) -> None:
+    rows = MemoryStory(GIB).rows()
+    assert host_limit_bytes(rows) == GIB
+    assert host_limit_bytes({**rows, "host_limit_bytes": limit}) is None
+    assert host_limit_bytes({}) == 0
+
+
+def test_the_plans_of_several_processes_are_summed_and_one_that_ends_is_not_forgotten() -> None:
+    story = MemoryStory(16 * GIB)
+    small = MemoryPlan(2 * GIB, 3 * GIB, GIB, 0.01, 30, 2)
+    story.planned(1, MemoryPlan(6 * GIB, 8 * GIB, 4 * GIB, 0.05, 10, 1))
+    story.planned(2, small)
+    assert story.plan_now() == {"budget_bytes": 8 * GIB, "peak_bytes": 11 * GIB}
+    said = {
+        "budget_bytes": 8 * GIB, "peak_bytes": 11 * GIB, "moved_bytes_per_pass": 7 * GIB // 4, "expected_loss": 0.05, "passes": 40,
+        "skipped": 3, "processes": 2,
+    }  # fmt: skip
+    assert story.plan_fields() == said
+    assert said["moved_bytes_per_pass"] * 40 == (10 * 4 + 30) * GIB, "what all passes moved"
+    story.plans_ended(1)
+    story.planned(2, replace(small, passes=35))
+    assert story.plan_now() == {"budget_bytes": 2 * GIB, "peak_bytes": 3 * GIB}
+    assert story.plan_fields() == {**said, "passes": 45}, "of the time when most processes had one"
+    later = MemoryStory(16 * GIB)
+    later.go_on_from(json.loads(json.dumps(story.rows())))
+    later.planned(2, replace(small, passes=1, skipped=0))
+    assert later.plan_fields() == {**said, "passes": 46}
+    later.without_plan(2)
+    later.planned(2, replace(small, passes=5, skipped=0))
+    assert later.plan_fields() == {**said, "passes": 50}, "its own are counted once"
+    later.plans_ended(2)
+    assert later._counts == {}, "a job may have any number of processes, one after the other"
+    assert later.plan_fields() == {**said, "passes": 50}
+
+
+def test_a_report_from_before_processes_were_counted_is_one_still() -> None:
+    old = {
+        "budget_bytes": 7,
+        "peak_bytes": 8,
+        "moved_bytes_per_pass": 4,
+        "expected_loss": 0.05,
+        "passes": 15,
+        "skipped": 3,
+    }
+    memory = {**REPORT["memory"], "moved": MemoryStory(1).fields([]), "plan": old}
+    assert report_format.parse(json.dumps({**REPORT, "memory": memory}).encode())["memory"]["plan"] == old
+    later = MemoryStory(1)
+    later.go_on_from({**later.rows(), "plan": old})
+    assert later.plan_fields() == {**old, "processes": 1}

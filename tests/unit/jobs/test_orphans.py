@@ -31,7 +31,7 @@ class Node:
         self.proc = FakeProc(root / "proc")
         self.proc.root.mkdir()
         config = fakes.config_in(root)
-        self.server = Server(config, FakeCore(), self.proc.root)
+        self.server = Server(config, FakeCore(), self.proc.root, fakes.work_here)
         self.run_dir = Path(config.daemon.run_dir)
         self.run_dir.mkdir()
         self.reports = ReportStore(config.daemon.report_dir)

@@ -37,13 +37,15 @@ def test_who_asks_for_none_is_told_nothing() -> None:
         (
             ALLOWED,
             {"mem_bytes": 32 * GIB, "mem_host_bytes": 17 * GIB},
-            "17 GiB are more than the 16 that a job may have",
+            "17G is more than the 16 GiB that a job may have",
         ),
         (
             ALLOWED,
             {"mem_bytes": 4 * GIB, "mem_host_bytes": 9 * GIB},
-            "3.25 times its --fikit-mem, and 3 times are allowed",
+            "9G is more than the 8G that a job with --fikit-mem=4G may have here (max_factor)",
         ),
+        (ALLOWED, {"mem_bytes": 3 * 2**10, "mem_host_bytes": 7 * 2**10}, "7K is more than the 6K"),
+        (Config(oversubscribe=OversubscribeConfig(allow="lower", max_factor=1)), {}, "max_factor = 1"),
         (Config(gpu=GpuConfig(mps="multi-user"), oversubscribe=ALLOWED.oversubscribe), {}, "an MPS server"),
     ],
 )

@@ -22,7 +22,7 @@ def record(stats: dict[str, Any] | None = None, **facts: Any) -> dict[str, Any]:
     counted = {**NOTHING, "kernels": 1834, "wait_count": 10, "wait_total_ns": 12_000_000, **(stats or {})}
     totals = Totals().plus(counted)
     sums = Sums(
-        elapsed=counted["span_ns"], waited=max(counted["span_ns"] - (counted["solo_ns"] or counted["span_ns"]), 0)
+        elapsed=counted["span_ns"], waited=max(counted["span_ns"] - (counted["span_alone_ns"] or counted["span_ns"]), 0)
     )
     about = About(
         priority=1,
@@ -40,7 +40,7 @@ def record(stats: dict[str, Any] | None = None, **facts: Any) -> dict[str, Any]:
 
 
 KNOWN = {
-    "gpu_time_ns": 3_200_000_000, "span_ns": 3_328_000_000, "under_way_ns": 3_328_000_000, "solo_ns": 3_200_000_000,
+    "gpu_time_ns": 3_200_000_000, "span_ns": 3_328_000_000, "under_way_ns": 3_328_000_000, "span_alone_ns": 3_200_000_000,
 }  # fmt: skip
 
 
@@ -166,12 +166,12 @@ def test_a_time_that_one_client_does_not_know_is_unknown() -> None:
     known, unknown = {**NOTHING, "kernels": 1, **KNOWN}, {**NOTHING, "kernels": 1}
     for order in ([known, unknown], [unknown, known]):
         fields = Totals().plus(order[0]).plus(order[1]).fields()
-        assert (fields["gpu_time_s"], fields["solo_s"]) == (None, None)
+        assert (fields["gpu_time_s"], fields["span_alone_s"]) == (None, None)
 
 
 def test_a_client_that_launched_nothing_does_not_hide_the_others_times() -> None:
     fields = Totals().plus(NOTHING).plus({**NOTHING, "kernels": 1, **KNOWN}).plus(NOTHING).fields()
-    assert (fields["gpu_time_s"], fields["solo_s"]) == (3.2, 3.2)
+    assert (fields["gpu_time_s"], fields["span_alone_s"]) == (3.2, 3.2)
 
 
 def test_a_stored_report_is_loaded_and_replaced(tmp_path: Path) -> None:

@@ -88,6 +88,14 @@ def test_what_there_is_as_lines() -> None:
     ]
 
 
+def test_of_an_instance_it_is_said_that_nobody_knows_how_busy_it_is() -> None:
+    split = gpu(0, job(31, None, uid=0, share=None), use=None)
+    named = view.of([], JOBS, Statuses({"n1": status("n1", {**split, "name": "H200 MIG 3g.71gb"})}, {}), NOW_S)
+    assert [text.plain for text in reporter.lines(named)][-1] == "NVML does not say how busy a MIG instance is"
+    whole = view.of([], JOBS, Statuses({"n1": status("n1", split)}, {}), NOW_S)
+    assert "NVML does not say" not in "".join(text.plain for text in reporter.lines(whole))
+
+
 def test_a_node_that_is_late_says_nothing_of_now() -> None:
     late = next(node for node in cluster().nodes if node.node == "n10")
     assert (late.late, late.age_s) == (True, 600)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
-from fikit import node_use
-from fikit.live import node
+from fikit.api import node_use
+from fikit.live import lines, node
 from fikit.live.history import KEPT, History
 from fikit.live.node import SORTS
 from live_samples import GIB, SEEN, seen, shared
@@ -23,6 +24,14 @@ def test_every_gpu_of_the_node_is_there_shared_exclusive_and_idle() -> None:
     assert (second.use, second.by_nvml, third.use) == (0.21, True, 0.0)
     assert (first.held_bytes, first.power_w) == (31 * GIB, 410.0)
     assert [(one.job, one.uid, one.pids) for one in second.outside] == [("31", 0, (77, 78))]
+
+
+def test_of_an_instance_it_is_said_that_nobody_knows_how_busy_it_is() -> None:
+    [gpu] = node.of(
+        node_use.between(look(0), look(1)), {}, [{**seen("MIG-a", 0, None), "name": "H200 MIG 3g.71gb"}]
+    ).gpus
+    assert "GPU 0 H200 MIG 3g.71gb  how busy is not told (MIG)  " in lines.heading(gpu, History(), 120).plain
+    assert "not told" not in lines.heading(dataclasses.replace(gpu, name="H200"), History(), 120).plain
 
 
 def test_without_nvml_there_is_what_fikitd_says() -> None:
@@ -76,6 +85,7 @@ def held(job: str | None, total_s: float, reason: str = "behind", kernel: str = 
         ([], [held("12", 0.4), held("12", 0.4, "turn"), held("13", 0.6)], "12"),
         ([], [held("18", 0.4, "run_ahead")], "itself"),
         ([], [held(None, 0.4)], "?"),
+        ([], [held("18", 0.4, "memory"), held("12", 0.3)], "memory"),
         ([], [held("12", 0.4, "lower_work")], None),
         ([held("12", 1.0)], [held("12", 1.0)], None),
     ],
@@ -83,7 +93,9 @@ def held(job: str | None, total_s: float, reason: str = "behind", kernel: str = 
 def test_a_job_waits_behind_whom_it_waited_for_longest_since_the_last_look(
     before: list[dict[str, Any]], after: list[dict[str, Any]], whom: str | None
 ) -> None:
-    assert node.behind([{"job": "18", "held": before}], [{"job": "18", "held": after}]).get("18") == whom
+    assert (
+        node.behind([{"job": "18", "wait_reasons": before}], [{"job": "18", "wait_reasons": after}]).get("18") == whom
+    )
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,11 @@ class Node:
             "budget", lambda: self.jobs, lambda: self.around, lambda: self.now_s, use=lambda: self.look_at_use
         )
 
-    def job(self, number: int, priority: int = 1, uid: int = 4711, **report: Any) -> Any:
+    def job(
+        self, number: int, priority: int = 1, uid: int = 4711, plan: dict[str, int] | None = None, **report: Any
+    ) -> Any:
         said = {
-            "held": [], "delayed": [], "gpu_time_s": 0.0, "gpu_time_at_most_s": None, "slowdown": None, "max_slowdown": None, "kept": None,
+            "wait_reasons": [], "delays": [], "gpu_time_s": 0.0, "gpu_time_at_most_s": None, "slowdown": None, "max_slowdown": None, "kept": None,
             "kept_unknown": NO_PROMISE, "memory": REPORT["memory"], **report,
         }  # fmt: skip
         record = SimpleNamespace(job=str(number), uid=uid, priority=priority)
@@ -55,6 +57,7 @@ class Node:
                 report=lambda: said,
                 device=DEVICE,
                 bytes_on_gpu=lambda _: 5,
+                memory_plan=plan,
             )
         )
         return self.jobs[-1]
@@ -84,12 +87,19 @@ def node() -> Node:
     return Node()
 
 
+PLAN = {"budget_bytes": 5, "peak_bytes": 8}
+
+
 def full(node: Node) -> meter.Values:
     """Values in which every metric has one."""
     high = node.job(
-        12, held=[{"reason": "turn", "total_s": 1.5}], delayed=[{"total_s": 0.5}], slowdown=1.02, max_slowdown=0.05
+        12,
+        wait_reasons=[{"reason": "turn", "total_s": 1.5}],
+        delays=[{"total_s": 0.5}],
+        slowdown=1.02,
+        max_slowdown=0.05,
     )
-    low = node.job(18, 8, memory=MOVED)
+    low = node.job(18, 8, plan=PLAN, memory={**MOVED, "plan": {**PLAN, "passes": 7}})
     node.client(1, high, switch_ns=50_000)
     node.client(2, low)
     node.ran(1, 3)
@@ -154,6 +164,17 @@ def test_a_jobs_moved_memory_is_as_its_report_says(node: Node) -> None:
     }  # fmt: skip
 
 
+def test_a_job_with_a_plan_has_a_budget_and_its_passes_stay_when_the_plan_is_gone(node: Node) -> None:
+    node.client(1, node.job(12))
+    job, labels = node.job(18, 8, plan=PLAN, memory={**MOVED, "plan": {**PLAN, "passes": 7}}), ("18", "4711", "8")
+    node.client(2, job)
+    values = node.look()
+    assert (values[table.BUDGET], values[table.PASSES]) == ({labels: 5}, {labels: 7})
+    job.memory_plan = None
+    values = node.look()
+    assert (values.get(table.BUDGET), values[table.PASSES]) == ({}, {labels: 7})
+
+
 def test_gpu_time_stays_when_its_client_and_its_job_are_gone(node: Node) -> None:
     job = node.job(12)
     node.client(1, job)
@@ -174,11 +195,11 @@ def test_what_a_client_had_before_this_fikitd_does_not_count_again(node: Node) -
 
 
 def test_waits_of_before_this_fikitd_do_not_count_again(node: Node) -> None:
-    job = node.job(12, held=[{"reason": "turn", "total_s": 5.0}], delayed=[{"total_s": 2.0}])
+    job = node.job(12, wait_reasons=[{"reason": "turn", "total_s": 5.0}], delays=[{"total_s": 2.0}])
     node.meter.begin()
     assert node.look()[table.DELAYS] == {(): 0.0}
-    job.said["held"] = [{"reason": "turn", "total_s": 6.5}, {"reason": "behind", "total_s": 1.0}]
-    job.said["delayed"] = [{"total_s": 2.25}]
+    job.said["wait_reasons"] = [{"reason": "turn", "total_s": 6.5}, {"reason": "behind", "total_s": 1.0}]
+    job.said["delays"] = [{"total_s": 2.25}]
     values = node.look()
     assert values[table.WAITS] == {("turn",): 1.5, ("behind",): 1.0}
     assert values[table.DELAYS] == {(): 0.25}
@@ -252,6 +273,14 @@ def test_what_nvml_says_is_of_the_gpu_by_fikits_name(node: Node) -> None:
     assert values[table.ALONE] == {(GPU,): 0.0, (OTHER,): 1.0}
     node.look_at_use = look(seen(OTHER, 1, None))
     assert node.look()[table.USE] == {}
+
+
+def test_whose_gpu_one_is_is_missing_where_a_job_may_have_it(node: Node) -> None:
+    instances = [{**seen(each, 0, None), "mig": True} for each in (GPU, OTHER)]
+    node.look_at_use = Look(instances, {}, frozenset({"31"}))
+    assert node.look()[table.ALONE] == {}
+    node.look_at_use = Look(instances, {})
+    assert node.look()[table.ALONE] == {(GPU,): 0.0, (OTHER,): 0.0}
 
 
 def test_memory_of_jobs_and_gpus(node: Node) -> None:

@@ -200,11 +200,21 @@ def test_storage_that_is_away_costs_one_line(
 ) -> None:
     monkeypatch.setattr(status_file, "EVERY_S", 0.01)
     missing = tmp_path / "missing"
-    told = file(node, missing)
+    told, tries = file(node, missing), 0
+    write = told.write
+
+    async def counted() -> None:
+        nonlocal tries
+        tries += 1
+        await write()
+
+    monkeypatch.setattr(told, "write", counted)
 
     async def watch() -> None:
         watching = asyncio.ensure_future(told.watch())
-        await asyncio.sleep(0.2)
+        async with asyncio.timeout(20):
+            while tries < 5:
+                await asyncio.sleep(0.01)
         assert not watching.done()
         watching.cancel()
 

@@ -72,7 +72,8 @@ def test_however_many_leave_at_once_the_control_daemon_is_asked_once_for_all(mon
     assert control.asked == 2, "for its state, and for its clients"
 
 
-def test_programs_that_join_at_once_are_told_of_a_fault_by_one_answer() -> None:
+def test_programs_that_join_at_once_are_told_of_a_fault_by_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mps_members, "FRESH_S", 3600.0)
     control = FakeControl()
     members = of(control)
 

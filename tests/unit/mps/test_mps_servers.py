@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from fikitd.mps import notes, servers
-from fikitd.mps.control import began
+from fikitd.mps.control import NobodyListens, began
 from fikitd.mps.servers import Server
 
 ME = os.getpid()
+UUID = "GPU-1a2b3c4d-0000-0000-0000-000000000000"
 
 
 class LateControl:
@@ -31,8 +32,30 @@ class LateControl:
         return "ACTIVE"
 
 
+class EarlyControl(LateControl):
+    """Of a daemon whose socket is there before it listens: `late` commands find nobody."""
+
+    listens = True
+
+    def start(self) -> int:
+        return ME
+
+    def reap(self) -> None:
+        pass
+
+    async def start_server(self, _timeout_s: float) -> None:
+        self.commands += 1
+        if self.commands <= self.late:
+            raise NobodyListens("does not answer")
+
+
 def a_server(directory: Path) -> Server:
-    return Server("GPU-1a2b3c4d-0000-0000-0000-000000000000", directory, lambda: None, lambda: False)
+    return Server(UUID, directory, lambda: None, lambda: False)
+
+
+def with_clients(directory: Path) -> Server:
+    """A failure does not end its processes: us."""
+    return Server(UUID, directory, lambda: None, lambda: True)
 
 
 def test_a_log_that_has_grown_too_large_begins_anew_and_its_writer_goes_on(
@@ -61,11 +84,27 @@ def test_a_server_is_begun_also_where_the_daemon_has_not_heard_of_the_end_of_the
     monkeypatch.setattr(servers, "LOOK_S", 0.001)
 
     async def ensure() -> Server:
-        server = a_server(tmp_path)
+        server = with_clients(tmp_path)
         server.pid, server.started = ME, began(ME)
         control: Any = LateControl(late)
         server.control = control
-        await server.ensure(timeout_s=0.5)
+        await server.ensure(timeout_s=10)
+        server.leave()
+        return server
+
+    assert asyncio.run(ensure()).server == ME
+
+
+def test_a_control_daemon_whose_socket_is_there_before_it_listens_is_told_once_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "LOOK_S", 0.001)
+
+    async def ensure() -> Server:
+        server = with_clients(tmp_path)
+        control: Any = EarlyControl(late=2)
+        server.control = control
+        await server.ensure(timeout_s=10)
         server.leave()
         return server
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_samples import MEASURED, REPORT, site_without_daemon
+from cli_samples import MEASURED, MOVED, REPORT, site_without_daemon
 from click.testing import CliRunner
 from fikit.advice import of_run
 from fikit.api import job_report
@@ -25,7 +25,7 @@ from fikit.wording import units
 from fikitd.api.elapsed import KEYS
 from fikitd.api.reports import ReportStore
 from fikitd.api.traces import TraceStore
-from page_samples import HOSTILE, PARTNER, PROFILE, TRACE, Seen, seen
+from page_samples import HOSTILE, PARTNER, PROFILE, TRACE, Seen, launch, seen, trace, wait
 
 NOW = datetime(2026, 11, 26, 9, 0, tzinfo=UTC)
 ALL = Sources(TRACE, {"18": PARTNER}, PROFILE)
@@ -121,7 +121,15 @@ def test_the_timeline_says_whose_time_it_is() -> None:
         ("waited: its own earlier work", "10.0 ms", 0.1), ("delayed: kernels of job 18 (low)", "5.00 ms", 0.05), ("waited: another job (high)", "1.00 ms", 0.01),
     ]  # fmt: skip
     assert "<span>0</span><span>25.0 ms</span><span>50.0 ms</span><span>75.0 ms</span><span>100 ms</span>" in page()
-    assert "1 launches of kernels of unknown length are not drawn" in page()
+    assert "1 launch of a kernel of unknown length is not drawn" in page()
+
+
+def test_memory_on_the_host_has_its_names() -> None:
+    waits = trace(launch(10, 5), wait(50, 20, 6, "memory"))
+    text = page({**REPORT, "memory": MOVED}, Sources(waits, {}, PROFILE))
+    assert "waited: the memory of other jobs had its turn" in text
+    assert "of what it may have (--fikit-mem and --fikit-mem-host)" in text
+    assert "of what it may have (--fikit-mem)" in page()
 
 
 def test_a_line_to_type_is_text() -> None:
@@ -138,7 +146,7 @@ def test_a_name_is_text_wherever_it_stands(place: str) -> None:
     if place == "name":
         record["name"] = HOSTILE
     elif place == "kernel":
-        record["held"] = [{**REPORT["held"][1], "kernel": HOSTILE, "total_s": 2.0}]
+        record["wait_reasons"] = [{**REPORT["wait_reasons"][1], "kernel": HOSTILE, "total_s": 2.0}]
         sources = Sources(TRACE, {}, {**PROFILE, "kernels": [{**PROFILE["kernels"][0], "name": HOSTILE}]})  # type: ignore[index, dict-item]
     elif place == "warning":
         record["warnings"] = [HOSTILE]
@@ -211,7 +219,7 @@ def test_the_verdict_and_what_to_do_come_first() -> None:
 
 
 def test_what_there_is_not_is_said() -> None:
-    none = page({**REPORT, "held": [], "delayed": [], "memory": {**REPORT["memory"], "refused": 0}}, Sources())
+    none = page({**REPORT, "wait_reasons": [], "delays": [], "memory": {**REPORT["memory"], "refused": 0}}, Sources())
     for text in (
         "There is no trace of this job", "It never waited at the gate", "There is no profile of it (classify-0a1b2c3d) that can be read",
         "How its memory went over time is not recorded",
@@ -219,7 +227,9 @@ def test_what_there_is_not_is_said() -> None:
         assert text in none
     assert 'href="#advice"' not in none
     before = {
-        key: value for key, value in REPORT.items() if key not in {*KEYS, "memory", "held", "delayed", "device_mode"}
+        key: value
+        for key, value in REPORT.items()
+        if key not in {*KEYS, "memory", "wait_reasons", "held", "delays", "delayed", "device_mode"}
     }
     old = page(before, Sources())
     assert "Its report does not say where the time went" in old

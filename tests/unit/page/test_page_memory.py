@@ -41,6 +41,19 @@ def test_every_figure_of_what_was_moved_is_the_reports() -> None:
     assert "How its memory went over time is not recorded" not in [each.text for each in found.all("p")]
 
 
+def test_every_figure_of_its_plan_is_the_reports() -> None:
+    plan = {
+        "budget_bytes": 5 * GIB, "peak_bytes": 8 * GIB, "moved_bytes_per_pass": 3 * GIB, "expected_loss": 0.06, "passes": 1400, "skipped": 7,
+    }  # fmt: skip
+    shown = {str(each.attributes["data-of"]): each.text for each in page({**MOVED, "plan": plan}).all("data")}
+    assert {of.removeprefix("memory.plan."): text for of, text in shown.items() if of.startswith("memory.plan.")} == {
+        "budget_bytes": "5.00 GiB", "peak_bytes": "8.00 GiB", "moved_bytes_per_pass": "3.00 GiB", "passes": "1 400", "skipped": "7",
+    }  # fmt: skip
+    assert not any(
+        each.startswith("memory.plan.") for each in (str(one.attributes["data-of"]) for one in page(MOVED).all("data"))
+    )
+
+
 def test_without_a_look_there_is_no_picture() -> None:
     moved = {**MOVED["moved"], "history": [], "resident_peak_bytes": None}
     texts = [each.text for each in page({**MOVED, "moved": moved}).all("p")]

@@ -54,6 +54,14 @@ def test_lanes_are_the_jobs_its_partners_and_its_waits() -> None:
     )
 
 
+def test_waits_for_others_memory_are_nobodys_work() -> None:
+    (found,) = timeline.of(trace(launch(10, 5), wait(30, 10, 6, "run_ahead"), wait(50, 20, 6, "memory")), {})
+    assert [(lane.kind, lane.job, lane.seconds) for lane in found.lanes[1:]] == [
+        ("memory", None, 0.02),
+        ("waited", "12", 0.01),
+    ]
+
+
 def test_each_gpu_has_its_own_and_partners_count_where_they_were() -> None:
     one, two = trace(launch(10, 5)), trace(launch(20, 5), gpu="GPU-1")
     both = {**one, "clients": one["clients"] + two["clients"]}

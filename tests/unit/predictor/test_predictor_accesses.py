@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from fikitd._core import Accesses
+from fikitd._core import Accesses, merge_accesses
 from fikitd.profiles import profile_accesses
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -141,6 +141,29 @@ def test_launches_that_were_not_seen_are_no_iteration(program: Program, accesses
     assert places(accesses.learnt()) != {}
 
 
+def unseen(kernels: Sequence[int]) -> int:
+    """The kernel that behind these leaves the hash of a segment as it is (accesses.cpp, mixed)."""
+    factor, most = 0x9E3779B97F4A7C15, 2**64 - 1
+    segment = 0xCBF29CE484222325
+    for kernel in kernels:
+        segment = (segment ^ kernel) * factor & most
+        segment ^= segment >> 29
+    return ((segment ^ segment >> 29 ^ segment >> 58) * pow(factor, -1, 2**64) & most) ^ segment
+
+
+def test_a_longer_segment_of_the_same_hash_is_another_one(program: Program, accesses: Accesses) -> None:
+    """Who makes up names of kernels can make up hashes: fikitd wrote behind the end of the iteration's steps."""
+    for _ in range(3):
+        program.run(((LOAD,),), {0: [(0, 0, 512)]})
+    assert accesses.path != ""
+    longer = (LOAD, *[unseen([LOAD])] * 5)
+    program.run((longer,))
+    assert accesses.path == "", "it does something else"
+    program.run((longer,))
+    program.run(((LOAD,), (LOAD,)), {0: []})
+    assert sorted(len(each["steps"]) for each in accesses.learnt()["iterations"]) == [1]
+
+
 @pytest.mark.parametrize("touch", [(4096, 0, 1), (0, 1, 1), (2**32 - 1, 0, 1), (0, 2**32 - 1, 2**32 - 1), (0, 0, 0)])
 def test_what_cannot_be_is_ignored(program: Program, accesses: Accesses, touch: tuple[int, int, int]) -> None:
     for _ in range(4):
@@ -189,6 +212,54 @@ def test_what_earlier_runs_have_learnt_is_known_and_not_learnt_again(program: Pr
     assert again.known()["pages"] == [512, 1024]
 
 
+def test_what_is_known_is_read_in_parts(program: Program, accesses: Accesses) -> None:
+    """By who must not hold up its dispatcher."""
+    for _ in range(4):
+        program.run(says={place: [(place, 0, 512)] for place in range(5)})
+    parts: list[int] = []
+    assert accesses.known(2, lambda: parts.append(accesses.step)) == accesses.known() == accesses.learnt()
+    assert len(parts) == 2, "of 2, 2 and 1 launches"
+
+
+def test_memory_that_is_named_between_two_parts_has_its_size(program: Program, accesses: Accesses) -> None:
+    for _ in range(4):
+        program.run(says={0: [(0, 0, 512)]})
+    last = {0: [(9, 600, 1024)], 4: [(9, 600, 1024)]}  # wherever the iteration begins
+    known = accesses.known(1, lambda: program.run(says=last))
+    assert any(touch[1:3] == [9, 600] for touch in known["iterations"][0]["touches"])
+    assert known["pages"][9] == 1024
+    assert profile_accesses.checked(known) == known
+
+
+def test_a_program_that_is_in_another_iteration_before_the_last_part_is_read_from_the_beginning(
+    program: Program, accesses: Accesses
+) -> None:
+    other = ((BACKWARD, LOAD, LOAD),)
+    for segments in (other, ITERATION):
+        for _ in range(4):
+            program.run(segments, {0: [(0, 0, 512)], 2: [(1, 0, 512)]})
+    turns = iter([other])
+
+    def between() -> None:
+        for segments in turns:
+            program.run(segments)
+            program.run(segments)
+
+    before = accesses.path
+    assert accesses.known(2, between) == accesses.known()
+    assert len(by_kernel(accesses.known())) == 3
+    assert accesses.path != before
+
+
+def test_of_a_program_that_leaves_its_iteration_before_the_last_part_nothing_is_known(
+    program: Program, accesses: Accesses
+) -> None:
+    for _ in range(4):
+        program.run(says={0: [(0, 0, 512)]})
+    assert accesses.known(2) != {}
+    assert accesses.known(2, lambda: program.run(((FORWARD, STEP),))) == {}
+
+
 @settings(max_examples=examples(300))
 @given(
     st.lists(
@@ -210,3 +281,42 @@ def test_no_row_of_reports_makes_what_a_profile_may_not_say(reports: list[tuple[
         getattr(accesses, what)(*numbers)
     learnt = accesses.learnt()
     assert profile_accesses.checked(learnt or None) == (learnt or None)
+
+
+def freeing(program: Program, accesses: Accesses, *, behind: int, late: bool = False) -> None:
+    """A pass that gives memory 7 back behind the launch with this place, or once the host's wait is over, and is looked at."""
+    for place, kernel in enumerate((LOAD, FORWARD, BACKWARD)):
+        program.launches += 1
+        accesses.launched(program.launches, kernel, MS)
+        accesses.scanned(program.launches, kernel)
+        if place == 0:
+            accesses.touched(program.launches, 7, 0, 512)
+        if place == behind and not late:
+            accesses.freed(program.launches, 7)
+    program.t_ns += MS
+    accesses.waited(program.t_ns)
+    if late:
+        accesses.freed(program.launches, 7)
+
+
+@pytest.mark.parametrize(
+    ("behind", "late"), [(0, False), (1, False), (2, True)], ids=["first", "within", "after the wait"]
+)
+def test_memory_is_given_back_behind_its_launch_in_each_pass(behind: int, late: bool, program: Program, accesses: Accesses) -> None:  # fmt: skip
+    for _ in range(8):
+        freeing(program, accesses, behind=behind, late=late)
+    (iteration,) = accesses.learnt()["iterations"]
+    ((step, allocation, count),) = iteration["frees"]
+    assert (step, allocation) == (behind, 7)
+    assert iteration["passes"] <= count <= 8
+
+
+def test_what_is_given_back_is_merged_and_kept_within_bounds(program: Program, accesses: Accesses) -> None:
+    for _ in range(4):
+        freeing(program, accesses, behind=1)
+        accesses.freed(program.launches, 8)
+    accesses.freed(program.launches, 4096)
+    one = accesses.learnt()
+    both = merge_accesses(one, one)["iterations"][0]["frees"]
+    assert both == [[step, allocation, 2 * count] for step, allocation, count in one["iterations"][0]["frees"]]
+    assert profile_accesses.checked(one) == one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,16 @@ from daemon_in_thread import ME, Daemon
 from fikitd._core import pack_profile
 from fikitd.base import protocol
 from fikitd.clients import client_profiles, managed
+from fikitd.daemon import control
 from fikitd.profiles.profile_match import Match
 from fikitd.profiles.profile_store import ProfileStore
 
 
-def test_a_measured_job_stores_its_profile_and_the_next_finds_it(daemon: Daemon) -> None:
+def test_a_measured_job_stores_its_profile_and_the_next_finds_it(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "SUMMARY_WAIT_S", 10)
+    monkeypatch.setattr(managed, "PROFILE_WAIT_S", 10)
     daemon.core.measured = [fakes.kernel("gemm")]
     daemon.core.rhythm = {"version": 1, "slacks": {"0" * 16: [2, 5, 6]}, "segments": {}, "runs": {"1" * 16: [3, 9]}}
     daemon.job("12", measure=True, profile="mine", uid=ME)
@@ -91,7 +97,10 @@ def test_storage_that_hangs_delays_a_hello_by_a_bounded_time_only(
         answer.set()
 
 
-def test_a_profile_that_comes_late_is_still_used(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_that_comes_late_is_still_used(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "fikitd")
     answer = threading.Event()
     monkeypatch.setattr(ProfileStore, "of", lambda *_: Path("/there"))
     late = Match({"kernels": [fakes.kernel("late")]}, [], 0)
@@ -100,6 +109,7 @@ def test_a_profile_that_comes_late_is_still_used(daemon: Daemon, monkeypatch: py
     daemon.job()
     client = daemon.client()
     assert daemon.core.seen[1]["profile"] is None
+    eventually(lambda: any(line.endswith("still being looked for") for line in caplog.messages))
     answer.set()
     assert eventually(lambda: daemon.core.seen[1]["profile"]) == pack_profile([fakes.kernel("late")], {}, 2**20)
     client.close()

@@ -79,8 +79,8 @@ def test_a_packed_profile_is_used_as_the_same_profile_is() -> None:
                 running.set_profile(1, known, RHYTHM)
             client.launch(1)
             client.drained()
-            assert eventually(lambda: running.stats(1)["solo_ns"])
-            told.append(running.stats(1)["solo_ns"])
+            assert eventually(lambda: running.stats(1)["span_alone_ns"])
+            told.append(running.stats(1)["span_alone_ns"])
     assert told == [5_000_000, 5_000_000]
 
 

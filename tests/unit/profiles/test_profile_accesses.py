@@ -53,13 +53,31 @@ def test_a_good_one_is_as_it_was_and_known_fields_only() -> None:
         changed(touches=[[0, 0, 512, 1]]),
         changed(touches=[[0, 0, 0, 2**32]]),
         changed(touches=[[0, 0, 0, 1], [0, 0, 0, 1]]),
+        changed(touches=[[0, 0, 0, 1, 5], [0, 0, 0, 2, 5]]),
+        changed(touches=[[0, 0, 0, 1], [0, 0, 0, 2, 0]]),
+        changed(touches=[[0, 0, 500, 1, 13]]),
+        changed(touches=[[0, 0, 0, 1, 1, 1]]),
+        changed(touches=[[0, 0, 0]]),
+        changed(touches=[[0, 0, 0, 1, -1]]),
         changed(touches=[[0, 0, page, 1] for page in range(129)]),
         changed(touches=None),
+        changed(frees=[[3, 0, 1]]),
+        changed(frees=[[0, 4, 1]]),
+        changed(frees=[[0, 0, 1], [0, 0, 1]]),
     ],
 )
 def test_what_is_not_within_bounds_is_said(bad: Any) -> None:
     with pytest.raises(ValueError, match=r"accesses|iteration|allocation"):
         checked(bad)
+
+
+def test_places_whose_length_is_known_are_places_of_their_own() -> None:
+    said = changed(touches=[[0, 0, 0, 2], [0, 0, 0, 1, 512], [0, 0, 500, 1, 12]])
+    assert checked(said) == said
+    both = merge([said, changed(touches=[[0, 0, 0, 1, 512], [0, 0, 0, 1, 7]])])
+    assert both is not None
+    assert both["iterations"][0]["touches"] == [[0, 0, 0, 2], [0, 0, 0, 1, 7], [0, 0, 0, 2, 512], [0, 0, 500, 1, 12]]
+    assert checked(both) == both
 
 
 def test_runs_are_merged_in_any_order() -> None:

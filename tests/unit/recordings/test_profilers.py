@@ -326,7 +326,7 @@ def test_a_file_is_what_is_in_it(tmp_path: Path) -> None:
     as_nsight(recorded, tmp_path / "e?#%.sqlite")
     found = [source.read(path) for path in sorted(tmp_path.iterdir())]
     assert [each.name for each in found] == ["a", "b", "c", "d.pt.trace", "e?#%"]
-    assert len({round(each.trace().solo_ns) for each in found}) == 1
+    assert len({round(each.trace().alone_ns) for each in found}) == 1
 
 
 def test_what_is_too_large_is_a_sentence_and_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

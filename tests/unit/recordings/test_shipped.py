@@ -32,7 +32,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportStore:
 def test_each_recording_that_comes_with_fikit_is_one_and_always_the_same(name: str) -> None:
     first, again = source.named(name), source.named(name)
     assert first.text == again.text
-    assert first.trace().solo_ns > 1_000_000
+    assert first.trace().alone_ns > 1_000_000
 
 
 def test_sim_takes_shipped_names_files_and_profilers_files_alike(tmp_path: Path) -> None:
@@ -102,6 +102,10 @@ def test_a_profilers_file_is_written_as_a_recording(tmp_path: Path) -> None:
     )  # fmt: skip
     (tmp_path / "n.csv").write_text("#N 1 k\nK,1,2\n")
     assert "couldn't use line 2" in run(trace_command, "--from", tmp_path / "n.csv", "-o", out).output
+    (tmp_path / "notes.txt").write_text("Shopping list\n")
+    assert run(trace_command, "--from", tmp_path / "notes.txt", "-o", out).output.endswith(
+        "; a recording comes from fikit trace --recording, PyTorch's profiler (JSON) or Nsight Systems (SQLite)\n"
+    )
 
 
 def test_trace_wants_a_job_or_a_file(tmp_path: Path) -> None:

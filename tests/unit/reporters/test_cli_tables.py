@@ -184,7 +184,7 @@ def test_what_is_missing_for_a_ratio_is_said() -> None:
         return shown.splitlines()[2].strip()
 
     assert answer("unexplained", unexplained_s=1.8) == (
-        "result               the promise was kept; not compared with its time alone: 20% of it is not explained"
+        "result               the promise was kept; not compared with its time alone: 20 % of it is not explained"
     )
     host = {**REPORT["host"], "unknown_s": 4.0}
     assert answer("start_or_end_unknown", host=host) == (
@@ -241,8 +241,8 @@ def test_a_report_of_before_says_nothing_of_where_the_time_went() -> None:
 )
 def test_a_wait_that_has_not_ended_is_no_never(state: str, count: int, total_s: float, shown: str) -> None:
     wait = {"count": count, "total_s": total_s, "mean_us": 1e6 * total_s, "p99_us": 1e6 * total_s}
-    reason = {**REPORT["held"][0], "total_s": 2.92}
-    assert shown in drawn(job_table.report({**REPORT, "state": state, "wait": wait, "held": [reason]}))
+    reason = {**REPORT["wait_reasons"][0], "total_s": 2.92}
+    assert shown in drawn(job_table.report({**REPORT, "state": state, "wait": wait, "wait_reasons": [reason]}))
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,11 @@ def held(reason: str = "behind", total_s: float = 0.39, **facts: Any) -> dict[st
 
 
 def told(*entries: dict[str, Any]) -> list[str]:
-    return why({**REPORT, "held": list(entries)})
+    return why({**REPORT, "wait_reasons": list(entries)})
 
 
 def test_every_reason_has_its_words() -> None:
-    assert set(PHRASES) == set(REASONS) - {"lower_work"}, "lower work is told under `delayed`"
+    assert set(PHRASES) == set(REASONS) - {"lower_work"}, "lower work is told under `delays`"
 
 
 def test_the_longest_three_and_the_rest_as_one_sum() -> None:
@@ -35,7 +35,7 @@ def test_the_longest_three_and_the_rest_as_one_sum() -> None:
 
 @pytest.mark.parametrize(("waited_s", "unseen"), [(0.5, ["110 ms"]), (0.393, []), (0.0, [])])
 def test_waiting_that_has_no_reason_is_told(waited_s: float, unseen: list[str]) -> None:
-    lines = why({**REPORT, "wait": {**REPORT["wait"], "total_s": waited_s}, "held": [held()]})
+    lines = why({**REPORT, "wait": {**REPORT["wait"], "total_s": waited_s}, "wait_reasons": [held()]})
     because = " that fikitd did not see: it was late, or several threads waited at once"
     assert lines == ["390 ms behind job 17 (priority 1)", *(total + because for total in unseen)]
 
@@ -72,7 +72,7 @@ def test_a_long_name_is_cut() -> None:
 
 def test_what_stood_before_the_jobs_kernels_on_the_gpu() -> None:
     entries = [{"job": str(n), "priority": 8, "total_s": 0.012, "count": 1} for n in range(18, 23)]
-    assert delayed({**REPORT, "delayed": entries}) == [
+    assert delayed({**REPORT, "delays": entries}) == [
         "12.0 ms behind kernels of job 18 (priority 8)",
         "12.0 ms behind kernels of job 19 (priority 8)",
         "12.0 ms behind kernels of job 20 (priority 8)",
@@ -81,5 +81,5 @@ def test_what_stood_before_the_jobs_kernels_on_the_gpu() -> None:
 
 
 def test_reports_of_before_say_nothing() -> None:
-    old = {key: value for key, value in REPORT.items() if key not in {"held", "delayed"}}
+    old = {key: value for key, value in REPORT.items() if key not in {"wait_reasons", "delays"}}
     assert why(old) == delayed(old) == []

@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_samples import DEVICE, PROFILE, REPORT, site_without_daemon
+from cli_samples import DEVICE, MOVED, PROFILE, REPORT, site_without_daemon
 from click.testing import CliRunner
-from fikit import node_use
-from fikit.api import job_report
+from fikit.advice import of_run
+from fikit.api import job_report, node_use
 from fikit.api.queries import Choice
 from fikit.api.sums import totals
 from fikit.commands import report
+from fikit.page import document as pages
+from fikit.page import render
 from fikit.reporters import csv as csv_reporter
 from fikit.reporters import job_table, many, perfetto, table, top
 from fikit.reporters import json as json_reporter
@@ -37,8 +39,9 @@ from fikitd.jobs.admin_comment import AdminComments
 from fikitd.profiles.memory_history import MemoryHistory
 from fikitd.profiles.profile_store import ProfileStore
 from hostile_values import TEXTS, as_bytes, is_text, junk, paths, spoiled, strings, values
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from page_samples import seen
 from rich.text import Text
 
 from examples import examples
@@ -47,6 +50,10 @@ ME = os.getuid()
 FULL: dict[str, Any] = {
     **REPORT, "array": "12_3", "het": "", "unmanaged": 1, "gpu_time_at_most_s": None, "untimed": 3, "beside": 2,
     "unfinished": 1, "drifted": 1, "warnings": ["its profile could not be stored"],
+    "memory": {**MOVED, "plan": {
+        "budget_bytes": 5 * 2**30, "peak_bytes": 8 * 2**30, "moved_bytes_per_pass": 3 * 2**30, "expected_loss": 0.05, "passes": 400, "skipped": 3,
+        "processes": 2,
+    }},
 }  # fmt: skip
 TRACE: dict[str, Any] = {
     "format": "fikit-trace", "version": 1,
@@ -62,6 +69,7 @@ CLIENT = {
     "name": "train", "pid": 4, "kernels": 3, "others_kernels": 2, "memory_bytes": 5, "memory_limit_bytes": None,
     "job_time": {"elapsed_s": 3.0, "alone_s": 2.0, "waited_s": 0.5, "delayed_s": 0.25, "host_s": 0.25, "unexplained_s": 0.0,
                  "slowdown": 1.5, "max_slowdown": 0.05},
+    "memory_on_gpu_bytes": 3, "memory_plan": {"budget_bytes": 2, "peak_bytes": 5},
 }  # fmt: skip
 NODE: dict[str, Any] = {
     "format": "fikit-node", "version": 1, "node": "n1", "policy": "budget", "now_ns": 10**9,
@@ -123,14 +131,36 @@ def test_any_report_that_is_accepted_counts_in_the_totals_of_many_and_is_a_line_
     assert is_text(found[0].summary)
 
 
-@pytest.mark.parametrize("document", [FULL, TRACE, NODE], ids=["report", "trace", "node"])
-def test_every_text_in_every_place_is_refused_or_becomes_printable(document: Any) -> None:
-    check = {id(FULL): report_format.checked, id(TRACE): trace_format.checked, id(NODE): node_format.checked}[
-        id(document)
-    ]
-    for path in paths(document):
+@quickly
+@given(spoiled(FULL["memory"]), st.one_of(st.just(FULL["elapsed_s"]), st.floats(0, 1e18)))
+@example(FULL["memory"], 5e-324)  # what is divided by it is without end
+def test_whatever_a_report_says_of_memory_is_refused_or_stands_in_its_page(memory: Any, elapsed_s: float) -> None:
+    try:
+        accepted = report_format.parse(as_bytes({**FULL, "memory": memory, "elapsed_s": elapsed_s}))
+    except ValueError as error:
+        all_text(str(error))
+        return
+    run = job_report.of(accepted)
+    found = seen(render.html(pages.of(run, of_run.advise(run), pages.Sources(), datetime(2026, 11, 26, tzinfo=UTC))))
+    assert found.wrong == []
+    assert is_text(shown(job_table.report(accepted)))
+
+
+@quickly
+@given(spoiled(FULL))
+def test_any_report_that_is_accepted_has_a_whole_page(report_: Any) -> None:
+    with contextlib.suppress(ValueError):
+        run = job_report.of(report_format.parse(as_bytes(report_)))
+        page = render.html(pages.of(run, of_run.advise(run), pages.Sources(), datetime(2026, 11, 26, tzinfo=UTC)))
+        assert seen(page).wrong == []
+
+
+@pytest.mark.parametrize("said", [FULL, TRACE, NODE], ids=["report", "trace", "node"])
+def test_every_text_in_every_place_is_refused_or_becomes_printable(said: Any) -> None:
+    check = {id(FULL): report_format.checked, id(TRACE): trace_format.checked, id(NODE): node_format.checked}[id(said)]
+    for path in paths(said):
         for text in TEXTS:
-            hostile = copy.deepcopy(document)
+            hostile = copy.deepcopy(said)
             place = hostile
             for key in path[:-1]:
                 place = place[key]

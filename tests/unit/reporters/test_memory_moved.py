@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from cli_samples import MOVED, REPORT
-from fikit import node_use
-from fikit.api import job_report
+from fikit.api import job_report, node_use
 from fikit.live import lines
 from fikit.reporters import top
 from fikit.reporters.job_table import report
-from fikit.wording import memory_moved
+from fikit.wording import memory_moved, units
+from fikitd.api.memory_story import MemoryPlan
 from live_samples import shared
 from node_looks import client, look
 from rich.console import Console
@@ -46,6 +46,25 @@ def test_what_there_was_not_is_not_said(moved: dict[str, Any], said: str) -> Non
     assert said in of(**moved)
 
 
+PLAN = {
+    "budget_bytes": 5.2 * GIB, "peak_bytes": 8 * GIB, "moved_bytes_per_pass": 3.1 * GIB, "expected_loss": 0.02, "passes": 400, "skipped": 0,
+}  # fmt: skip
+
+
+def test_a_job_that_moved_its_memory_by_a_plan_says_so() -> None:
+    said = memory_moved.sentence({**MOVED, "plan": PLAN}, 9.0)
+    assert said == ALL + ", with a budget of 5.20 of 8.00 GiB, moved 3.10 GiB a pass in 400 passes"
+    late = memory_moved.sentence({**MOVED, "plan": {**PLAN, "passes": 1, "skipped": 1200}}, 9.0)
+    assert late.endswith(f"a pass in 1 pass, {units.count(1200)} moves too late")
+    two = memory_moved.sentence({**MOVED, "plan": {**PLAN, "processes": 2, "skipped": 3}}, 9.0)
+    assert two.endswith(
+        "with a budget of 5.20 of 8.00 GiB, moved 3.10 GiB a pass in 400 passes of 2 processes, 3 moves too late"
+    )
+    memory = job_report.of({**REPORT, "memory": {**MOVED, "plan": PLAN}}).memory
+    assert memory is not None
+    assert memory.plan == MemoryPlan(**PLAN)  # type: ignore[arg-type]
+
+
 def test_a_job_whose_memory_stays_on_the_gpu_has_no_such_line() -> None:
     assert memory_moved.sentence(REPORT["memory"], 9.0) == memory_moved.sentence({}, 9.0) == ""
 
@@ -69,7 +88,10 @@ def test_in_python_it_has_its_types() -> None:
 
 
 def test_fikit_top_says_what_is_on_the_gpu_now_where_a_job_has_memory_elsewhere() -> None:
-    facts = {"memory_limit_bytes": 24 * GIB, "memory_on_gpu_bytes": 8 * GIB}
+    facts = {
+        "memory_limit_bytes": 24 * GIB, "memory_on_gpu_bytes": 8 * GIB,
+        "memory_plan": {"budget_bytes": 8 * GIB, "peak_bytes": 16 * GIB},
+    }  # fmt: skip
     views = [
         look(
             at_s,
@@ -82,7 +104,12 @@ def test_fikit_top_says_what_is_on_the_gpu_now_where_a_job_has_memory_elsewhere(
     console = Console(width=200, file=io.StringIO(), record=True)
     console.print(top.view(node_use.between(*views)))
     text = console.export_text()
-    assert "21.0 GiB / 24.0 GiB, 8.00 GiB on the GPU" in text
-    assert text.count("on the GPU") == 1
+    assert "21.0 GiB / 24.0 GiB, 8.00 GiB on the GPU, plan 8.00 of 16.0 GiB" in text
+    assert text.count("on the GPU") == text.count("plan") == 1
     [live] = [one for gpu in shared(memory_on_gpu_bytes=2 * GIB).gpus for one in gpu.jobs if one.job == "18"]
     assert lines.memory(live) == "3.00 GiB, 2.00 GiB on the GPU"
+    plan = {"budget_bytes": GIB // 2, "peak_bytes": 2 * GIB}
+    [live] = [
+        one for gpu in shared(memory_on_gpu_bytes=GIB, memory_plan=plan).gpus for one in gpu.jobs if one.job == "18"
+    ]
+    assert lines.memory(live) == "3.00 GiB, 1.00 GiB on the GPU, plan 512 MiB of 2.00 GiB"

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fikit import node_use
-from fikit.api import node_view
+from fikit.api import node_use, node_view
 from fikit.reporters import top
 from fikit.site_paths import Place
 from fikitd.api.client import DaemonUnreachable

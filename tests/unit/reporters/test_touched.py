@@ -30,6 +30,16 @@ def test_it_looks_as_stored() -> None:
     matches("touched.txt", drawn(table.touched(found, RATE)))
 
 
+@pytest.mark.parametrize(
+    ("stretch", "said"), [(0.0, "0.0 % longer"), (0.999, "99.9 % longer"), (1.0, "2.00 times as long"), (123.089, "124 times as long")]
+)  # fmt: skip
+def test_a_budget_that_makes_it_many_times_as_long_says_how_many_times(stretch: float, said: str) -> None:
+    found = touched.of(profile(), RATE)
+    assert found is not None
+    found["budgets"] = [{**found["budgets"][0], "stretch": stretch}]
+    assert f"of it on the GPU {said}, and " in drawn(table.touched(found, RATE))
+
+
 def test_figures_are_those_of_the_plan() -> None:
     found = touched.of(profile(), RATE)
     assert found is not None

@@ -84,6 +84,14 @@ def test_a_wait_names_the_other_job_only_to_its_own_user(uid: int, who: str) -> 
     assert ("17" in {o["job"] for o in made["others"].values()}) == (uid == 7), "nor is it in the file"
 
 
+def test_a_wait_for_others_memory_names_nobody() -> None:
+    made = trace()
+    for client in made["clients"]:
+        client["events"] = [[*row[:5], "memory", *row[6:]] if row[5] == "reaction" else row for row in client["events"]]
+    waits = {each["name"]: each["args"]["by"] for each in tracks(perfetto.convert(made)["traceEvents"])["waits"]}
+    assert waits["memory"] == "other jobs"
+
+
 def test_the_file_says_that_the_gpu_was_emulated() -> None:
     picture = perfetto.convert(trace())
     assert picture["otherData"]["emulated"] == "true"

@@ -1,4 +1,4 @@
-"""`make test` gives tests of real processes a second try alone, names them, and gives none where more is broken."""
+"""`make test` gives tests of real processes and threads a second try alone, names them, and gives none where more is broken."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 ALONE, SLOW_ALONE = Path("build/tests-alone.txt"), Path("build/tests-slow-alone.txt")
 LIVE = "tests/device/test_gate.py::test_waits[a@b]@test_gate"
+PURE, THREADED = "tests/unit/test_gate.py::test_waits", "tests/unit/test_daemon.py::test_waits@test_daemon"
 Runs = Callable[..., list[list[str]]]
 
 
@@ -24,6 +25,8 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
     """pytest ends with these exit codes, and notes these tests as failed; returns the commands."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "build").mkdir()
+    (tmp_path / "tests/unit").mkdir(parents=True)
+    (tmp_path / PURE.partition("::")[0]).write_text("from fikitd.base import times\n")
     commands: list[list[str]] = []
 
     def set_up(*codes: int, failed: tuple[str, ...] = ()) -> list[list[str]]:
@@ -49,6 +52,14 @@ def test_what_passes_alone_is_named(runs: Runs, capsys: pytest.CaptureFixture[st
     assert f"passed alone, not beside others: {name}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("line", ["from daemon_in_thread import Daemon", "import core_fake_client as fake"])
+def test_a_daemon_or_a_dispatcher_in_a_thread_is_live_too(runs: Runs, line: str) -> None:
+    Path(THREADED.partition("::")[0]).write_text(f"import os\n{line}\n")
+    commands = runs(1, 0, failed=(LIVE, THREADED))
+    assert suite.main([]) == 0
+    assert commands[1][-1] == "tests/unit/test_daemon.py::test_waits"
+
+
 def test_what_fails_twice_has_failed(runs: Runs) -> None:
     runs(1, 1, failed=(LIVE,))
     assert suite.main([]) == 1
@@ -58,8 +69,8 @@ def test_what_fails_twice_has_failed(runs: Runs) -> None:
 @pytest.mark.parametrize(
     "failed",
     [
-        ("tests/unit/test_gate.py::test_waits",),
-        (LIVE, "tests/unit/test_gate.py::test_waits"),
+        (PURE,),
+        (LIVE, PURE),
         ("tests/device/test_gate.py",),  # it could not be read
         tuple(f"tests/cluster/test_jobs.py::test_{number}" for number in range(suite.MOST + 1)),
     ],
@@ -101,3 +112,8 @@ def test_what_is_called_slow_is_there() -> None:
 def test_ci_runs_both() -> None:
     commands = [line for line in (ROOT / ".ci/run").read_text().splitlines() if line.startswith("make")]
     assert commands == ["make test", "make slow"]
+
+
+def test_a_sessions_directories_are_not_where_each_start_of_pytest_closes_them(tmp_path: Path) -> None:
+    """tests/support/own_directories.py: tests let other users in."""
+    assert [parent for parent in tmp_path.parents if parent.name.startswith("pytest-of-")] == []

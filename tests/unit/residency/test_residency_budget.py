@@ -79,7 +79,8 @@ def away(program: list[Kernel], found: BudgetPlan, chunk_ns: int) -> list[Away]:
     pieces = []
     for out in (each for each in found.transfers if not each.inward):
         ins = [(each.begin_ns - out.begin_ns) % period or period for each in found.transfers if each.inward and each.chunk == out.chunk]  # fmt: skip
-        pieces.append((out.chunk, out.begin_ns + chunk_ns, out.begin_ns + min(ins)))
+        if ins:  # else it is freed before anybody needs it again, and counts as gone from its last use on (on_gpu)
+            pieces.append((out.chunk, out.begin_ns + chunk_ns, out.begin_ns + min(ins)))
     return pieces
 
 

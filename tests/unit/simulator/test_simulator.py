@@ -127,7 +127,7 @@ def test_several_low_jobs_share(scenario: Scenario) -> None:
 @recorded
 def test_a_pass_alone_takes_as_long_as_it_took_when_it_was_recorded(name: str) -> None:
     trace = simulator.load(recordings.RECORDED / f"{name}.csv.gz")
-    assert trace.solo_ns == pytest.approx(trace.native.recorded_span_ns, rel=0.01)
+    assert trace.alone_ns == pytest.approx(trace.native.recorded_span_ns, rel=0.01)
 
 
 # high, low, and what another simulator of the same timelines got without any cost: fifo's and prio(1)'s ratio of the high

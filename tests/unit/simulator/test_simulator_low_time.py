@@ -52,7 +52,7 @@ def test_nobody_waits_for_what_an_ended_run_has_not_launched(scenario: Scenario)
 
 def test_a_measuring_run_that_is_cut_short_leaves_what_it_saw_twice(scenario: Scenario) -> None:
     def harvest(passes: float, *, rhythm: bool = True) -> float:
-        high = replace(scenario.high, learning_ns=round(passes * scenario.high.solo_ns), stored=True)
+        high = replace(scenario.high, learning_ns=round(passes * scenario.high.alone_ns), stored=True)
         return simulator.simulate(replace(scenario, high=high, rhythm=rhythm), "budget").harvest
 
     nothing = harvest(0.9, rhythm=False)
@@ -61,7 +61,7 @@ def test_a_measuring_run_that_is_cut_short_leaves_what_it_saw_twice(scenario: Sc
 
 
 def test_a_profile_has_kernels_as_events_time_them_with_the_devices_pause_behind_each(scenario: Scenario) -> None:
-    high = replace(scenario.high, learning_ns=round(2.5 * scenario.high.solo_ns), stored=True)
+    high = replace(scenario.high, learning_ns=round(2.5 * scenario.high.alone_ns), stored=True)
     wrong_us = simulator.simulate(Scenario(high, (), requests=5), "budget").mispredicted_us_p99
     assert wrong_us == pytest.approx(high.native.kernel_gap_ns / 1000, rel=0.15)  # within the width of a bucket
 

@@ -140,12 +140,12 @@ def test_reports_blame_jobs_also_those_that_left(site: Site) -> None:
     second = site.client("12", priority=8)
     first.close()
     eventually(lambda: site.control.job("17")["state"] == "ended")
-    (entry,) = site.control.job("12")["held"]
+    (entry,) = site.control.job("12")["wait_reasons"]
     assert entry == {
         "reason": "behind", "job": "17", "priority": 0, "kernel": "", "p90_us": None, "total_s": 0.004, "cost_s": 0.0, "count": 2,
     }  # fmt: skip
     second.close()
     eventually(lambda: site.control.job("12")["state"] == "ended")
     site.control.end("12")
-    assert site.report("12")["held"] == [entry]
-    assert site.report("12")["delayed"] == []
+    assert site.report("12")["wait_reasons"] == [entry]
+    assert site.report("12")["delays"] == []

@@ -14,7 +14,9 @@ from daemon_in_thread import Daemon
 from fikitd.api.client import Control
 from fikitd.profiles import profile_store, run_files
 from fikitd.profiles.profile_store import ProfileStore
-from fikitd.workers.retention import Kept, prune_peaks, prune_profiles, prune_reports
+from fikitd.store import temporary
+from fikitd.store.storage import write_atomic
+from fikitd.workers.retention import Kept, prune_peaks, prune_profiles, prune_reports, prune_temporary
 
 ME = os.getuid()
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -80,6 +82,77 @@ def test_of_how_much_memory_jobs_needed_the_newest_stay(tmp_path: Path) -> None:
     assert names(tmp_path) == [".infer.0a1b2c3d", "infer", "train"]
 
 
+def killed(directory: Path, name: str, monkeypatch: pytest.MonkeyPatch, hours: float = 25) -> Path:
+    """The temporary file of a writer that was killed in the middle, so many hours ago."""
+    directory.mkdir(parents=True, exist_ok=True)
+    before = set(directory.iterdir())
+
+    def dies(_descriptor: int) -> None:
+        os._exit(0)
+
+    if (child := os.fork()) == 0:
+        monkeypatch.setattr(os, "fsync", dies)
+        write_atomic(directory / name, b"half", mode=0o600)
+    os.waitpid(child, 0)
+    [left] = set(directory.iterdir()) - before
+    written_s = time.time() - hours * 3600
+    os.utime(left, (written_s, written_s))
+    return left
+
+
+def test_what_a_killed_writer_left_goes_after_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reports, profiles = tmp_path / "reports", tmp_path / "profiles"
+    put_own = [reports / str(ME), profiles / str(ME), profiles / str(ME) / "net", profiles / str(ME) / ".memory"]
+    gone = [
+        killed(directory, name, monkeypatch)
+        for directory, name in zip(put_own, ("12.json", "x", "run.json", "train"), strict=True)
+    ]
+    young = killed(reports / str(ME), "13.json", monkeypatch, hours=23)
+    prune_temporary(reports, profiles, ME)
+    assert [path for path in gone if path.exists()] == []
+    assert young.exists()
+
+
+def test_files_that_only_look_like_a_killed_writers_stay(tmp_path: Path) -> None:
+    own = tmp_path / "reports" / str(ME)
+    own.parent.mkdir()
+    put(own, ".notes", ".12.json.0a1b2c3", ".12.json.0A1B2C3D", "12.json.0a1b2c3d", ".12.json.0a1b2c3d.bak")
+    put(tmp_path / "elsewhere", ".1.json.0a1b2c3d")
+    (own / ".13.json.0a1b2c3d").symlink_to(tmp_path / "elsewhere" / ".1.json.0a1b2c3d")
+    os.utime(own / ".13.json.0a1b2c3d", (1000, 1000), follow_symlinks=False)
+    (own / ".14.json.0a1b2c3d").mkdir()
+    profiles = tmp_path / "profiles"
+    (profiles / str(ME)).mkdir(parents=True)
+    (profiles / str(ME) / "net").symlink_to(tmp_path / "elsewhere")
+    before = names(own)
+    prune_temporary(own.parent, profiles, ME)
+    assert (names(own), names(tmp_path / "elsewhere")) == (before, [".1.json.0a1b2c3d"])
+
+
+@root_only
+def test_another_users_temporary_file_stays(tmp_path: Path) -> None:
+    own = tmp_path / str(ME)
+    put(own, ".1.json.0a1b2c3d", ".2.json.0a1b2c3d")
+    os.chown(own / ".1.json.0a1b2c3d", 1234, 1234)
+    prune_temporary(tmp_path, tmp_path / "missing", ME)
+    assert names(own) == [".1.json.0a1b2c3d"]
+
+
+def test_a_killed_writers_age_is_in_the_file_systems_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    young = killed(tmp_path / str(ME), "12.json", monkeypatch, hours=0)
+    monkeypatch.setattr(time, "time", lambda: 4e9)
+    prune_temporary(tmp_path, tmp_path / "missing", ME)
+    assert young.exists()
+
+
+def test_of_a_file_with_one_writer_only_its_own_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, young = (killed(tmp_path, "node1.json", monkeypatch, hours) for hours in (25, 1))
+    other = killed(tmp_path, "node10.json", monkeypatch)
+    temporary.remove_of(tmp_path / "node1.json")
+    temporary.remove_of(tmp_path / "missing" / "node1.json")
+    assert (mine.exists(), young.exists(), other.exists()) == (False, True, True)
+
+
 def test_a_clock_that_is_years_ahead_removes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path, "1.json", "2.json")
     monkeypatch.setattr(time, "time", lambda: 4e9)
@@ -94,6 +167,7 @@ def test_it_is_done_when_a_job_ends_but_not_for_every_job(tmp_path: Path) -> Non
     proc.root.mkdir()
     reports = Path(config.daemon.report_dir)
     put(reports, "1.json", "2.json", "3.json")
+    put(reports / str(ME), ".11.json.0a1b2c3d")
     peaks = Path(config.daemon.profile_dir) / str(ME) / ".memory"
     peaks.parent.mkdir(parents=True)
     put(peaks, "old", "new")
@@ -108,6 +182,20 @@ def test_it_is_done_when_a_job_ends_but_not_for_every_job(tmp_path: Path) -> Non
                 eventually(lambda: names(peaks) == ["new"])
     assert names(reports) == sorted(["3.json", str(ME)])
     assert names(reports / str(ME)) == ["12.json", "13.json", "14.json"]
+
+
+def test_what_a_killed_writer_left_goes_where_everything_is_kept(tmp_path: Path) -> None:
+    config, core, proc = fakes.config_in(tmp_path), FakeCore(), FakeProc(tmp_path / "proc")
+    proc.root.mkdir()
+    own = Path(config.daemon.report_dir) / str(ME)
+    own.parent.mkdir(exist_ok=True)
+    put(own, ".11.json.0a1b2c3d", "11.json")
+    with fakes.serving(config, core, proc.root):
+        daemon = Daemon(config, core, proc, Control(config.daemon.run_dir))
+        daemon.job("12")
+        daemon.client().close()
+        daemon.control.end("12")
+        eventually(lambda: names(own) == ["11.json", "12.json"])
 
 
 def test_measured_runs_that_nobody_reads_any_more_are_removed(tmp_path: Path) -> None:

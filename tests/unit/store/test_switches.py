@@ -102,3 +102,5 @@ def test_a_dispatcher_begins_with_what_is_remembered_and_its_clients_words_are_k
     core.dispatchers[0].clients = {7: {}}
     gpus.note_switch(GPU, {7: 1000})
     assert Switches(tmp_path).of(GPU) == Switch(80_000, 1000, 20, 5)
+    gpus.stop()
+    gpus.note_switch(GPU, {7: 1000})  # by a client that goes after that

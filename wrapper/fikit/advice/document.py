@@ -22,7 +22,7 @@ def of(situation: Situation, advices: Sequence[Advice]) -> dict[str, Any]:
     return {
         "job": {
             "name": request.name, "job": request.job, "script": request.script, "partition": request.partition, "shares": request.shares,
-            "priority": request.priority, "shards": request.shards, "shards_source": request.shards_source, "limit_s": _number(request.limit_s),
+            "priority": request.priority, "shards": request.shards, "shards_source": request.shards_source, "host_gib": request.host_gib, "limit_s": _number(request.limit_s),
             "elapsed_s": request.elapsed_s, "running": request.running,
         },
         "expected": _expected(facts),
@@ -63,7 +63,7 @@ def _expected(facts: Facts) -> dict[str, Any]:
         "rest_s": _number(facts.expected.rest_s), "source": facts.expected.source, "runs": facts.expected.runs,
         "quartiles_s": None if known is None else list(known.run_s), "busy": facts.busy.share, "busy_source": facts.busy.source,
         "peak_bytes": None if known is None else known.peak_bytes, "slowdown": None if known is None else known.slowdown,
-        "given": None if known is None else known.given,
+        "given": None if known is None else known.given, "compared": None if known is None else known.compared,
     }  # fmt: skip
 
 

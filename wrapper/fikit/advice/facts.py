@@ -11,7 +11,7 @@ from fikitd.api.outcomes import name_key
 from fikitd.history import Known
 from fikitd.history.pairs import Name, Pair
 
-from fikit.api.job_report import JobReport
+from fikit.api.job_report import TypedReport
 
 ASSUMED_BUSY: Final = 0.5
 
@@ -81,7 +81,7 @@ class Gpu:
 @dataclass(frozen=True)
 class Request:
     """What a job asks for. priority None: it says none. shares: it has an option of fikit's or asks for shards. shards_source: "asked",
-    "peak" (of its last runs) or "default" (the site's). script: what to type behind sbatch, or behind `fikit run --` for a `program`; None: it is in the
+    "peak" (of its last runs) or "default" (the site's). host_gib: what of its memory may lie on the host beside them (--fikit-mem-host). script: what to type behind sbatch, or behind `fikit run --` for a `program`; None: it is in the
     queue already.
     """
 
@@ -92,6 +92,7 @@ class Request:
     type: str = ""
     shards: int = 4
     shards_source: str = "default"
+    host_gib: int = 0
     shares: bool = True
     priority: int | None = None
     partition: str = ""
@@ -127,7 +128,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Used:
-    """What NVML saw of a job whose launches fikit did not. busy: the mean of so many looks. shared: it had a share of a GPU and did not use it."""
+    """What NVML saw of a job whose launches fikit did not. busy: the mean of so many looks. gpus: it had to itself; 0: a share, or a GPU, which nobody knows.
+    shared: it had options of fikit's, or a share of a GPU, and launched nothing through fikit.
+    """
 
     busy: float | None
     looks: int
@@ -163,4 +166,4 @@ class Facts:
     pairs: Mapping[Pair, float] = field(default_factory=dict)  # measured slowdowns
     notes: tuple[str, ...] = ()
     used: Used | None = None
-    run: JobReport | None = None
+    run: TypedReport | None = None

@@ -90,6 +90,7 @@ def request_of(asked: Mapping[str, str], path: Path, partition: str) -> Request:
             _begins_with(asked["fikit-priority"], str(site.default_priority)) if "fikit-priority" in asked else None
         )
         mem = quantities.size(asked["fikit-mem"]) if "fikit-mem" in asked else None
+        host = quantities.size(asked["fikit-mem-host"]) if "fikit-mem-host" in asked else 0
     except ValueError as error:
         raise UserError(f"{path}: {error}") from None
     gpus = (
@@ -108,7 +109,7 @@ def request_of(asked: Mapping[str, str], path: Path, partition: str) -> Request:
         raise UserError(f"{path} asks for no GPU: add #SBATCH --gres=gpu:1, and what fikit advise says holds")
     return Request(
         name=name, uid=os.getuid(), limit_s=limit_s, gpus=sum(count for kind, _, count, _ in kinds if kind == "gpu") or 1,
-        type=next((type_ for _, type_, _, _ in kinds if type_), ""), shards=wished, shards_source=source,
+        type=next((type_ for _, type_, _, _ in kinds if type_), ""), shards=wished, shards_source=source, host_gib=ceil(host / GIB),
         shares=bool(shards or own.keys() - {"fikit-measure"}) and "fikit-measure" not in own, priority=priority, partition=partition,
         script=str(path), nodes=frozenset(slurm_config.names_of(asked["nodelist"])) if asked.get("nodelist") else frozenset(),
         options=tuple(f"--{key}" for key in own),

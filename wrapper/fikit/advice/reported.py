@@ -12,11 +12,11 @@ from fikitd.profiles.profile_store import ProfileStore
 
 from fikit.advice import gather, of_run, rules, use_rules
 from fikit.api.advice import Advice
-from fikit.api.job_report import JobReport
+from fikit.api.job_report import TypedReport
 from fikit.site_paths import places
 
 
-def advise(run: JobReport) -> list[Advice]:
+def advise(run: TypedReport) -> list[Advice]:
     """Never raises: a report is shown without what cannot be read."""
     return of_run.advise(run, _peaks_bytes(run), _highest())
 
@@ -26,7 +26,7 @@ def advise_of_use(use: Use) -> list[Advice]:
     return rules.advise(use_rules.situation(use, _highest()))
 
 
-def _peaks_bytes(run: JobReport) -> Iterator[int]:
+def _peaks_bytes(run: TypedReport) -> Iterator[int]:
     for place in places():
         with suppress(OSError, ValueError):
             yield from MemoryHistory(ProfileStore(place.profile_dir)).of(run.uid, run.name).values()

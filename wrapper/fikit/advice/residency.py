@@ -1,6 +1,6 @@
 """Jobs whose memory does not fit on a GPU at once: would they fit by what runs needed, in turns, or with a budget, and what would that cost? Pure.
 
-What it would cost is reckoned by the rules of fikitd.gpus.residency (docs/design/residency.md). Turns are taken by jobs that ask for --fikit-mem-host; plans of a budget are not carried out yet: this says what moving would be like.
+What it would cost is reckoned by the rules of fikitd.gpus.residency (docs/design/residency.md). Turns, and plans of a budget, are for jobs that ask for --fikit-mem-host, where the site allows it: this says what moving would be like.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fikit.wording.units import duration
 
 GIB: Final = 2**30
 LINK_BYTES_PER_S: Final = 24e9
-"""Assumed: what a PCIe 4 link of 16 lanes carries in one direction; the node's own is not measured yet."""
+"""Assumed: what a PCIe 4 link of 16 lanes carries in one direction. fikitd goes by what the node's own has shown, which nobody tells who asks elsewhere."""
 LEAST_BUDGET: Final = 0.7
 """Of what a job needs: with so much, four of five networks took at most a tenth longer, simulated and with known lifetimes (docs/design/residency.md)."""
 MOST_NAMED: Final = 4
@@ -29,7 +29,7 @@ HOW: Final = ("together", "turns", "budget")
 
 @dataclass(frozen=True)
 class Arrangement:
-    """how: of HOW. moved_bytes, moved_s: in a change of turns on the mean, or at least in an iteration with a budget; out and in. share: of the time that
+    """how: of HOW. moved_bytes, moved_s: in a change of turns on the mean, while others wait for it, or at least in an iteration with a budget; out and in. share: of the time that
     changes of turns take. budget_bytes: what the first job has on the GPU while it runs."""
 
     how: str
@@ -81,7 +81,7 @@ def _turns(room_bytes: int, needs_bytes: Sequence[int], link_bytes_per_s: float)
         for move in epoch.moves:
             resident[move.tenant] += move.bytes if move.inward else -move.bytes
         if number >= count:  # until then the GPU fills
-            moved += sum(move.bytes for move in epoch.moves)
+            moved += sum(move.bytes for move in epoch.moves if not move.ahead)
             changes += bool(epoch.moves)
             swaps_ns += epoch.swap_ns
             whole_ns += epoch.swap_ns + epoch.length_ns
@@ -130,7 +130,7 @@ def _text(
         return f"by what runs needed, it ({own} GiB) and {_named(beside or above)} fit together on {gpu.name}, which has {gpu.shards} GiB: they ask for more than they need"
     if how.how == "turns":
         return f"on {gpu.name} it ({own} GiB) and {_named(beside)} would fit in turns into {left}, each alone; {how.cost()}. jobs below high that ask for --fikit-mem-host take such turns, where the site allows it"
-    return f"on {gpu.name} it would run with {room} of its {own} GiB on the GPU, in {left}; {how.cost()}. fikit carries out no such plan yet: with --fikit-mem-host the rest comes by page faults"
+    return f"on {gpu.name} it would run with {room} of its {own} GiB on the GPU, in {left}; {how.cost()}. a job below high that asks for --fikit-mem-host runs so, by a plan, once fikit knows its iteration, where the site allows it"
 
 
 def _named(jobs: Sequence[Neighbour]) -> str:

@@ -12,6 +12,7 @@ from fikitd.base import priorities
 from fikitd.gpus.placement import shards_for
 
 from fikit.advice import batches, deadlines, gpu_rules, residency, run_rules, use_rules
+from fikit.advice.facts import Facts
 from fikit.advice.offers import Choice
 from fikit.advice.situation import WORTH, Rule, Situation, asked_priority, typed, with_limit, with_priority
 from fikit.api.advice import Advice
@@ -168,6 +169,8 @@ def memory(situation: Situation) -> Advice | None:
     peak = facts.known.peak_bytes if facts.known else None
     if peak is None or facts.request.shards_source != "asked" or not facts.request.shares:
         return None
+    if facts.request.host_gib:
+        return _memory_with_host(facts, peak)
     needed, asked = shards_for(peak), facts.request.shards
     figure = {"peak_bytes": peak, "asked_gib": asked, "needed_gib": needed}
     if needed > asked:
@@ -176,9 +179,22 @@ def memory(situation: Situation) -> Advice | None:
     if needed * 1.25 <= asked - 1:
         more = sum(1 for gpu in facts.gpus if needed <= gpu.free < asked)
         text = f"it asks for {asked} GiB, and no run needed more than {_gib(peak)}" + (
-            f"; with {needed} GiB it fits on {more} more GPUs now" if more else ""
+            f"; with {needed} GiB it fits on {more} more GPU{'' if more == 1 else 's'} now" if more else ""
         )
         return Advice("memory", text, {**figure, "more_gpus": more}, typed(facts, f"--fikit-mem={needed}G"))
+    return None
+
+
+def _memory_with_host(facts: Facts, peak_bytes: int) -> Advice | None:
+    """Of a job with --fikit-mem-host. Less of it frees no GPU: only too little is advice, and where it needs none."""
+    asked, host, needed = facts.request.shards, facts.request.host_gib, shards_for(peak_bytes)
+    figure = {"peak_bytes": peak_bytes, "asked_gib": asked, "host_gib": host, "needed_gib": needed}
+    if needed > asked + host:
+        text = f"it asks for {asked} GiB and for {host} on the host, and a run needed {_gib(peak_bytes)}: it may run out of memory"
+        return Advice("memory", text, figure, typed(facts, f"--fikit-mem-host={needed - asked}G"))
+    if needed < asked:  # of its last GiB it may have a part only
+        text = f"no run needed more than {gibibytes(peak_bytes)}: it fits into the {asked} GiB that it has on the GPU, without --fikit-mem-host"
+        return Advice("memory", text, figure)
     return None
 
 

@@ -15,7 +15,7 @@ from fikitd.gpus.placement import shards_for
 
 from fikit.advice.situation import WORTH, Rule, Situation, asked_priority, typed, with_priority
 from fikit.api.advice import Advice
-from fikit.api.job_report import JobReport, WaitReason
+from fikit.api.job_report import TypedReport, WaitReason
 from fikit.wording.units import count, duration, gibibytes, percent
 
 HEAVY: Final = 0.1  # of the elapsed time: so much waiting is worth a higher priority, which costs others theirs
@@ -27,11 +27,11 @@ NAME_LENGTH: Final = 48
 TOO_LONG: Final = "does_not_fit"
 
 
-def _share(part_s: float, run: JobReport) -> float:
+def _share(part_s: float, run: TypedReport) -> float:
     return min(part_s / run.elapsed_s, 1.0) if run.elapsed_s else 0.0
 
 
-def _busy(run: JobReport) -> float | None:
+def _busy(run: TypedReport) -> float | None:
     """Which part of its time alone its kernels kept the GPU busy; None: not known."""
     return min(run.gpu_time_s / run.alone_s, 1.0) if run.gpu_time_s is not None and run.alone_s else None
 
@@ -40,7 +40,7 @@ def _worst(reasons: Sequence[WaitReason]) -> WaitReason:
     return max(reasons, key=lambda each: each.total_s)
 
 
-def _cost_s(reasons: Sequence[WaitReason], run: JobReport) -> float:
+def _cost_s(reasons: Sequence[WaitReason], run: TypedReport) -> float:
     """What the waits cost of its elapsed time, which all of them together never exceed."""
     told = sum(each.total_s if each.cost_s is None else each.cost_s for each in reasons)
     return min(told, run.waited_s or 0.0)
@@ -50,7 +50,7 @@ def _who(reason: WaitReason) -> str:
     return "another job" if reason.job is None else f"job {reason.job}"
 
 
-def _above(run: JobReport) -> list[WaitReason]:
+def _above(run: TypedReport) -> list[WaitReason]:
     return [each for each in run.wait_reasons if each.priority is not None and each.priority < run.priority]
 
 
@@ -149,15 +149,15 @@ def refused_memory(situation: Situation) -> Advice | None:
     memory = None if run is None else run.memory
     if memory is None or not memory.refused or not memory.limit_bytes:
         return None
-    asked = -(-memory.limit_bytes // GIB)
-    if shards_for(memory.peak_bytes) > asked:  # the rule `memory` says so
+    request = situation.facts.request
+    if shards_for(memory.peak_bytes) > request.shards + request.host_gib:  # the rule `memory` says so
         return None
+    more = shards_for(memory.limit_bytes)
+    option = f"--fikit-mem-host={more - request.shards}G" if request.host_gib else f"--fikit-mem={more}G"
     requests = f"{count(memory.refused)} request{'' if memory.refused == 1 else 's'}"
     text = f"{requests} for GPU memory {'was' if memory.refused == 1 else 'were'} beyond its {gibibytes(memory.limit_bytes)}, of which it held {gibibytes(memory.peak_bytes)} at most: if it failed for that, ask for more"
     figure = {"refused": memory.refused, "limit_bytes": memory.limit_bytes, "peak_bytes": memory.peak_bytes}
-    return Advice(
-        "refused memory", text, figure, typed(situation.facts, f"--fikit-mem={shards_for(memory.limit_bytes)}G")
-    )
+    return Advice("refused memory", text, figure, typed(situation.facts, option))
 
 
 def measure(situation: Situation) -> Advice | None:
@@ -166,7 +166,7 @@ def measure(situation: Situation) -> Advice | None:
     if run is None or run.measured or run.kernels == 0 or run.state == "running":
         return None
     profile = run.record["profile"]
-    unknown = run.record["solo_s"] is None if profile["found"] else not profile["stored"]
+    unknown = run.record["span_alone_s"] is None if profile["found"] else not profile["stored"]
     unexplained = run.no_slowdown == elapsed.UNEXPLAINED
     if not unknown and not unexplained:
         return None

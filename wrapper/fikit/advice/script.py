@@ -21,10 +21,15 @@ SHORT: Final = {
     "N": "nodes",
     "n": "ntasks",
 }
-WITH_VALUE: Final = {
-    *SHORT.values(), "gres", "gpus-per-node", "gpus-per-task", "fikit-priority", "fikit-mem", "fikit-profile", "fikit-max-slowdown",
+OURS: Final = (
+    "fikit-priority",
+    "fikit-mem",
+    "fikit-mem-host",
+    "fikit-profile",
+    "fikit-max-slowdown",
     "fikit-max-delay",
-}  # fmt: skip
+)
+WITH_VALUE: Final = {*SHORT.values(), "gres", "gpus-per-node", "gpus-per-task", *OURS}
 FLAGS: Final = {"fikit-measure", "exclusive"}
 
 
@@ -50,8 +55,7 @@ def options(text: str) -> dict[str, str]:
 
 def with_environment(asked: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
     """FIKIT_PRIORITY and its like, which options beat."""
-    known = ("fikit-priority", "fikit-mem", "fikit-profile", "fikit-max-slowdown", "fikit-max-delay")
-    said = {name: environment.get(name.upper().replace("-", "_"), "") for name in known}
+    said = {name: environment.get(name.upper().replace("-", "_"), "") for name in OURS}
     return {**{name: value for name, value in said.items() if value}, **asked}
 
 

@@ -86,7 +86,8 @@ def answer(*command: str) -> str:
         ) from None
     if done.returncode != 0:
         lines = done.stderr.decode(errors="replace").strip().splitlines() or ["it failed"]
-        raise UserError(f"what runs on the cluster is not known: {command[0]}: {lines[-1]}")
+        why = re.sub(rf"^({re.escape(command[0])}: )?((fatal|error): )?", "", lines[-1])
+        raise UserError(f"what runs on the cluster is not known: {command[0]}: {why}")
     return done.stdout.decode(errors="surrogateescape")
 
 

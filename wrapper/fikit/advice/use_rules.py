@@ -23,11 +23,12 @@ FEW_LOOKS: Final = 3  # of less nobody knows anything
 def situation(use: Use, highest: int = 0) -> Situation:
     """Of a job that ended. highest: the highest priority that the site allows."""
     peak = use["peak_bytes"]
-    used = Used(use["busy"], use["looks"], peak, len(use["gpus"]), use["shared"])
+    gpus = len(use["gpus"]) or use.get("whole", 0)
+    used = Used(use["busy"], use["looks"], peak, gpus, use["shared"])
     request = Request(
         name=use["name"],
         uid=use["uid"],
-        gpus=max(len(use["gpus"]), 1),
+        gpus=max(gpus, 1),
         shares=use["shared"],
         script=words.script(use["name"]),
         job=use["job"],
@@ -60,11 +61,13 @@ def would_share(situation: Situation) -> Advice | None:
 
 
 def unused(situation: Situation) -> Advice | None:
-    """It had a share of a GPU, and no program of it launched anything there under fikit."""
+    """It had options of fikit's, or a share of a GPU, and no program of it launched anything there under fikit."""
     facts, used = situation.facts, situation.facts.used
     if used is None or not used.shared:
         return None
-    text = "it had a share of a GPU, and no program of it used that through fikit: if it needs none, leave the GPU to others"
+    alone = "a GPU alone" if used.gpus == 1 else f"{used.gpus} GPUs alone"
+    had = alone if used.gpus else "a GPU or a share of one"
+    text = f"it had {had}, and no program of it launched anything there through fikit: if it needs none, leave the GPU to others"
     return Advice("unused", text, {"kernels": 0}, typed(facts, "--gres=none"))
 
 

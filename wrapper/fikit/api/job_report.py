@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
+from fikitd.api.memory_story import MemoryPlan
 from fikitd.api.reports import has_times, place_of, summary_line
-
-from fikit.api.advice import Advice
 
 State = Literal["running", "ended"]
 DeviceMode = Literal["slices", "mps", "other-mps", "mixed"]
@@ -88,7 +87,7 @@ class MemoryMoment:
 
 @dataclass(frozen=True, slots=True)
 class MovedMemory:
-    """What became of a job's memory that may lie on the host, as its preload library says, which sees no page fault (docs/memory.md).
+    """What became of a job's memory that may lie on the host, as its shim says, which sees no page fault (docs/memory.md).
 
     host_limit_bytes: what may lie there. resident_peak_bytes: most on the GPU at a time, as looked at once a second; None where nobody looked.
     in_bytes, out_bytes: moved to the GPU and away ahead of need. missed_bytes: were to be there and were not when its work went on. moving_s:
@@ -115,10 +114,12 @@ class Memory:
     refused: int
     moved: MovedMemory | None = None
     """Of a job with memory on the host (--fikit-mem-host); else None."""
+    plan: MemoryPlan | None = None
+    """Of one that had less room than it needs, and moved its memory by a plan; else None."""
 
 
 @dataclass(frozen=True, slots=True)
-class JobReport:
+class TypedReport:
     """What fikit did for one job.
 
     elapsed_s = alone_s + waited_s + delayed_s + host_s + unexplained_s (docs/elapsed.md); of a running job so far. `slowdown` is elapsed_s /
@@ -177,21 +178,14 @@ class JobReport:
         """One line, as at the end of the job's output."""
         return summary_line(dict(self.record))
 
-    @property
-    def advice(self) -> tuple[Advice, ...]:
-        """What the run suggests, the most important first. Reads what is stored of the name's last runs, and fikit.toml, each time that it is asked."""
-        from fikit.advice import reported  # noqa: PLC0415  # it knows reports, and most who read one ask for no advice
 
-        return tuple(reported.advise(self))
-
-
-def of(record: Mapping[str, Any]) -> JobReport:
+def of(record: Mapping[str, Any]) -> TypedReport:
     """Of a checked record (fikitd.api.report_format)."""
     timed = has_times(dict(record))
     known: Mapping[str, Any] = record if timed else {}
     times: dict[str, Any] = {key: known.get(key) for key in _TIMES}
     device, wait, memory = record["device"], record["wait"], record.get("memory")
-    return JobReport(
+    return TypedReport(
         **{key: record[key] for key in _SAME},
         **times,
         no_slowdown=known.get("no_slowdown", ""),
@@ -205,8 +199,8 @@ def of(record: Mapping[str, Any]) -> JobReport:
         gpu_time_at_most_s=record.get("gpu_time_at_most_s"),
         host=HostTime(**record["host"]) if timed else None,
         waits=Waits(**wait),
-        wait_reasons=tuple(WaitReason(**{"cost_s": None, **each}) for each in record.get("held", ())),
-        delays=tuple(Delay(**each) for each in record.get("delayed", ())),
+        wait_reasons=tuple(WaitReason(**{"cost_s": None, **each}) for each in record.get("wait_reasons", ())),
+        delays=tuple(Delay(**each) for each in record.get("delays", ())),
         memory=_memory(memory) if memory else None,
         profile_key=record["profile"]["key"],
         warnings=tuple(record["warnings"]),
@@ -218,7 +212,8 @@ def _memory(memory: Mapping[str, Any]) -> Memory:
     moved = memory.get("moved")
     if moved:
         moved = MovedMemory(**{**moved, "history": tuple(MemoryMoment(**each) for each in moved["history"])})
-    return Memory(**{**memory, "moved": moved})
+    plan = memory.get("plan")
+    return Memory(**{**memory, "moved": moved, "plan": MemoryPlan(**plan) if plan else None})
 
 
 _SAME = (

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from fikitd.api.client import Control, ControlError, DaemonUnreachable
 
-from fikit import node_use
+from fikit.api import node_use
 from fikit.api.job_report import DeviceMode
 from fikit.errors import NoDaemon, UserError
 from fikit.site_paths import places
@@ -49,6 +49,9 @@ class GpuJob:
     memory_limit_bytes: int | None
     memory_on_gpu_bytes: int | None
     """Of a job that may have memory on the host (--fikit-mem-host); else None."""
+    plan_budget_bytes: int | None
+    plan_peak_bytes: int | None
+    """By the plan of its memory so much of what its iteration touches is on the GPU; None: it has no plan now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,7 @@ def look(control: Control) -> dict[str, Any]:
 
 
 def of(use: Mapping[str, Any]) -> Node:
-    """Of what fikit.node_use.between() found."""
+    """Of what fikit.api.node_use.between() found."""
     return Node(use["node"], use["policy"], use["elapsed_s"], tuple(map(_gpu, use["gpus"])), use)
 
 
@@ -139,7 +142,7 @@ def _gpu(gpu: Mapping[str, Any]) -> Gpu:
 
 
 def _job(job: Mapping[str, Any]) -> GpuJob:
-    shares, so_far = job.get("shares") or {}, job.get("job_time") or {}
+    shares, so_far, plan = job.get("shares") or {}, job.get("job_time") or {}, job.get("memory_plan") or {}
     return GpuJob(
         job=job["job"],
         uid=job["uid"],
@@ -161,4 +164,6 @@ def _job(job: Mapping[str, Any]) -> GpuJob:
         memory_bytes=job.get("memory_bytes"),
         memory_limit_bytes=job.get("memory_limit_bytes"),
         memory_on_gpu_bytes=job.get("memory_on_gpu_bytes"),
+        plan_budget_bytes=plan.get("budget_bytes"),
+        plan_peak_bytes=plan.get("peak_bytes"),
     )

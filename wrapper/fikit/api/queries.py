@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from fikitd.api.uses import Use
 
 from fikit import jobs_known
-from fikit.api import job_report, moments
-from fikit.api.job_report import JobReport, State
-from fikit.api.moments import Since
+from fikit.api import job_report
+from fikit.api.job_report import State, TypedReport
 from fikit.errors import UserError
 from fikit.jobs_known import Warn
 
@@ -30,7 +28,7 @@ class Choice:
     state: State | None = None
     limit: int | None = None
 
-    def takes(self, report: JobReport) -> bool:
+    def takes(self, report: TypedReport) -> bool:
         if self.state not in (None, report.state):
             return False
         return report.state == "running" or self._is_since(report.started, report.ended)
@@ -49,7 +47,7 @@ class Choice:
         return self.since is None or (last is not None and last >= self.since)
 
 
-def chosen(choice: Choice, warn: Warn = jobs_known.warn_on_stderr) -> list[JobReport]:
+def chosen(choice: Choice, warn: Warn = jobs_known.warn_on_stderr) -> list[TypedReport]:
     """Those of `choice` that the caller may see: running ones first, then those that began last. `warn` hears one sentence where some could
     not be read.
     """
@@ -58,8 +56,8 @@ def chosen(choice: Choice, warn: Warn = jobs_known.warn_on_stderr) -> list[JobRe
     return [report for report in map(job_report.of, records) if choice.takes(report)][: choice.limit]
 
 
-def unseen(choice: Choice, reports: Iterable[JobReport]) -> list[Use]:
-    """Jobs of `choice` whose launches fikit did not see: they had GPUs alone, or did not use their share. Those that began last first; none that is
+def unseen(choice: Choice, reports: Iterable[TypedReport]) -> list[Use]:
+    """Jobs of `choice` whose launches fikit did not see: they had GPUs alone, or asked for fikit and launched nothing through it. Those that began last first; none that is
     among `reports`, which say more."""
     reported = {(report.job, report.uid) for report in reports}
     found = jobs_known.uses(choice.since_s(), choice.uid)
@@ -77,62 +75,21 @@ def unseen_newest(uid: int | None) -> Use | None:
     return newest[0]
 
 
-def jobs(
-    *,
-    since: Since | None = None,
-    user: str | int | None = None,
-    state: State | None = None,
-    limit: int | None = None,
-) -> list[JobReport]:
-    """The reports that the caller may see (root: everybody's): running jobs of this node first, then those that began last.
-
-    since: jobs that ran since then: "1d", "90min", "2026-11-21T08:00" (local time), a timedelta or a datetime. user: a name or uid.
-    limit: so many at most. Raises UserError; a RuntimeWarning names reports that could not be read.
-    """
-    if state not in (None, "running", "ended"):
-        raise UserError(f'"{state}" is no state of a job; use "running" or "ended"')
-    if limit is not None and limit < 0:
-        raise UserError(f"there are no {limit} jobs; use a limit from 0 on")
-    uid = None if user is None else jobs_known.user(str(user))
-    try:
-        moment = None if since is None else moments.since(since, datetime.now(UTC))
-    except ValueError as error:
-        raise UserError(str(error)) from None
-    told: list[str] = []
-    found = chosen(Choice(moment, uid, state, limit), told.append)
-    for text in told:
-        warnings.warn(text, RuntimeWarning, stacklevel=2)
-    return found
-
-
-def report(job: int | str | None = None, *, user: str | int | None = None) -> JobReport:
-    """The report of one job (12, "12_3", "12+1"), or of the newest one; of a running job of this node as it stands.
+def single(job: str | None, uid: int | None, warn: Warn = jobs_known.warn_on_stderr) -> TypedReport:
+    """The report of one job (12, "12_3", "12+1"), None: of the newest one. `warn` as in chosen().
 
     NoReport where there is none that the caller may see; UserError for a number of several (an array), or for a report that cannot be read.
     """
-    uid = None if user is None else jobs_known.user(str(user))
-    if job is None:
-        return _newest(uid)
-    number = str(job)
-    parts = jobs_known.parts(number, uid)
-    if parts and not jobs_known.one_alone(parts, number):
+    parts = jobs_known.parts(job, uid) if job is not None else []
+    if job is not None and parts and not jobs_known.one_alone(parts, job):
         known, (what, part) = [jobs_known.place_of(record) for record in parts], jobs_known.whole(parts)
         more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""
-        raise UserError(f"job {number} is {what}: name one of its {part}s, {', '.join(known[:NAMED])}{more}")
-    return one(number, uid)
+        raise UserError(f"job {job} is {what}: name one of its {part}s, {', '.join(known[:NAMED])}{more}")
+    return one(job, uid, warn)
 
 
-def one(job: str | None, uid: int | None, warn: Warn = jobs_known.warn_on_stderr) -> JobReport:
-    """As report(), of a job that is not several; `warn` as in chosen()."""
+def one(job: str | None, uid: int | None, warn: Warn = jobs_known.warn_on_stderr) -> TypedReport:
+    """As single(), of a job that is not several; `warn` as in chosen()."""
     if job is None:
         return job_report.of(jobs_known.newest(uid, warn))
     return job_report.of(jobs_known.find(jobs_known.own_number(job), uid))
-
-
-def _newest(uid: int | None) -> JobReport:
-    told: list[str] = []
-    try:
-        return one(None, uid, told.append)
-    finally:
-        for text in told:
-            warnings.warn(text, RuntimeWarning, stacklevel=3)

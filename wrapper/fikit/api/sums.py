@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import fsum
 from statistics import median
 
-from fikit.api.job_report import JobReport
+from fikit.api.job_report import TypedReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Totals:
     undecided_jobs: int
 
 
-def totals(reports: Iterable[JobReport]) -> Totals:
+def totals(reports: Iterable[TypedReport]) -> Totals:
     """Of `reports`, as from jobs()."""
     all_ = list(reports)
     timed = [each for each in all_ if each.elapsed_s is not None]

@@ -6,9 +6,11 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from fikitd.api.client import Control, ControlError, DaemonUnreachable
 from fikitd.base import build
+from fikitd.config import fikit_toml
 from fikitd.store import mounts, own_directory
 
 from fikit import site_paths
@@ -17,6 +19,8 @@ from fikit.disk_space import is_full
 from fikit.errors import UserError
 from fikit.site_paths import Place
 from fikit.wording import gpu_switch
+
+RESTART: Final = "systemctl restart fikitd: running jobs go on with the next one"
 
 
 def area() -> Iterator[Check]:
@@ -55,8 +59,19 @@ def daemon(place: Place) -> Check:
         return warn("fikitd", str(error), "nothing to do if no job runs: the first job that shares a GPU starts it")
     if answer.split()[1:2] != [build.identity()]:
         found = f"{answer} runs, {build.identity()} is installed"
-        return warn("fikitd", found, "systemctl restart fikitd: running jobs go on with the next one")
+        return warn("fikitd", found, RESTART)
+    if is_of_before(place):
+        return warn("fikitd", f"{answer} goes by what {place.config_file} said when it started", RESTART)
     return ok("fikitd", f"{answer}, in {place.run_dir}")
+
+
+def is_of_before(place: Place) -> bool:
+    """Whether fikit.toml says something else now than to the fikitd that runs; not where a fikitd of before does not tell."""
+    try:
+        running = Control(place.run_dir).node().get("config")
+        return bool(running) and running != fikit_toml.load().mark()
+    except (DaemonUnreachable, ControlError, fikit_toml.ConfigError):
+        return False
 
 
 def switches(place: Place) -> Iterator[Check]:

@@ -14,6 +14,7 @@ from typing import Any
 from fikit.checks import host_memory, mps
 from fikit.checks.check import Check, fail, ok, warn
 from fikit.slurm import elf
+from fikit.wording import mig
 from fikitd import paths
 
 # Run in a process of its own: a driver that misbehaves must not take the doctor with it.
@@ -90,16 +91,16 @@ def driver(answer: dict[str, Any] | None, reason: str) -> Check:
 
 
 def calls(library: Path) -> Iterator[Check]:
-    """Calls of a driver that is newer than the preload library. It stands in for the driver in programs that are linked with
+    """Calls of a driver that is newer than the shim. It stands in for the driver in programs that are linked with
     that, so they find none of these there and do not start; programs that look them up have them."""
     try:
         missing = {name for name in elf.exported(library) - elf.exported(paths.shim()) if re.match(r"cu[A-Z]", name)}
     except (OSError, ValueError):
-        return  # the preload library's absence is spoken of elsewhere, and what this driver is made of is its own affair
+        return  # the shim's absence is spoken of elsewhere, and what this driver is made of is its own affair
     if missing:
         names = sorted(missing)
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        yield warn("driver calls", f"{library} has {', '.join(names[:3])}{more}, which the preload library does not know",
+        yield warn("driver calls", f"{library} has {', '.join(names[:3])}{more}, which the shim does not know",
                    "programs that are linked with these do not start in fikit's jobs, and new ways to launch are not held: install a newer fikit")  # fmt: skip
 
 
@@ -124,7 +125,8 @@ def instances(split: list[tuple[int, list[tuple[str, str]]]]) -> Check:
     if empty:
         return fail("MIG", f"GPU {', '.join(empty)} is split into no instance, so that no program can use it",
                     f"make instances (`nvidia-smi mig -i {','.join(empty)} -cgi ... -C`), or `nvidia-smi -i {','.join(empty)} -mig 0`")  # fmt: skip
-    return ok("MIG", "; ".join(f"GPU {index}: " + ", ".join(" ".join(one) for one in found) for index, found in split))
+    there = "; ".join(f"GPU {index}: " + ", ".join(" ".join(one) for one in found) for index, found in split)
+    return ok("MIG", f"{there}; {mig.NOT_TOLD}, so of jobs that have one to themselves it is not known")
 
 
 def compute_modes(modes: list[int], under_mps: bool) -> Check:

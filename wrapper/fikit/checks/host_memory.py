@@ -1,4 +1,4 @@
-"""Memory that has left the GPU ([oversubscribe]): whether the kernel charges it to its job, so that --mem bounds it (docs/memory.md)."""
+"""Memory that has left the GPU ([oversubscribe]): whether the kernel charges it to its job, and Slurm keeps the job to its --mem (docs/memory.md)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from fikitd.config import fikit_toml
 from fikitd.config.oversubscribe import LOWER
 
 from fikit.checks.check import Check, ok, warn
+from fikit.slurm import config as slurm_config
+from fikit.slurm.config import SlurmConfig
 
 NAME: Final = "memory on the host"
 SYMBOL: Final = "int_active_memcg"
@@ -24,26 +26,56 @@ ROOT: Final = Path("/")
 def area() -> Iterator[Check]:
     """Nothing where no job may have memory on the host."""
     try:
-        site = fikit_toml.load().oversubscribe
+        config = fikit_toml.load()
     except fikit_toml.ConfigError:
         return  # said elsewhere
-    if site.allow == LOWER:
-        yield charged(ROOT, os.uname().release, site.host_gib)
+    if config.oversubscribe.allow == LOWER:
+        path = slurm_config.path()
+        kept = keeps_to_mem(slurm_config.config(path), path.parent / "cgroup.conf")
+        yield unusable(config) or charged(ROOT, os.uname().release, config.oversubscribe.host_gib, kept=kept)
 
 
-def charged(root: Path, release: str, host_gib: int) -> Check:
-    """root: of the machine's file system. release: of its kernel, as uname says. host_gib: what a job may have on the host."""
-    why = _uncharged(root, release)
-    if why is None:
-        return ok(
+def unusable(config: fikit_toml.Config) -> Check | None:
+    """What else fikit.toml says, by which no job has memory on the host after all."""
+    allowed = f'allow = "{LOWER}" in [oversubscribe], and no job has any'
+    if config.gpu.mps != "off":
+        return warn(
             NAME,
-            f"kernel {release} exports {SYMBOL}: NVIDIA's driver charges what left the GPU to its job, and --mem bounds it",
+            f'{allowed}: fikitd gives none while mps = "{config.gpu.mps}"',
+            'set mps = "off" in [gpu], or allow = "no"',
         )
-    return warn(
-        NAME,
-        f"{why}: nobody counts what left the GPU against its job's --mem",
-        f"keep up to {host_gib} GiB (host_gib) per job of the node's memory free for it: a lower RealMemory= in slurm.conf",
-    )  # fmt: skip
+    if config.oversubscribe.max_factor == 1:
+        return warn(
+            NAME,
+            f"{allowed}: max_factor = 1 is what a job has on the GPU",
+            'set max_factor to 2 or more, or allow = "no"',
+        )
+    return None
+
+
+def keeps_to_mem(conf: SlurmConfig, cgroup_conf: Path) -> bool | None:
+    """Whether Slurm keeps a job to its --mem by its control group (cgroup.conf(5)). None: this machine is in no cluster."""
+    if not conf.settings:
+        return None
+    settings = {**slurm_config.read(cgroup_conf).settings, **conf.settings}
+    plugins = {word.removeprefix("task/") for word in conf.words("TaskPlugin")}
+    return "cgroup" in plugins and settings.get("constrainramspace", "").lower() in {"yes", "true", "1"}
+
+
+def charged(root: Path, release: str, host_gib: int, *, kept: bool | None = None) -> Check:
+    """root: of the machine's file system. release: of its kernel, as uname says. host_gib: what a job may have on the host. kept: keeps_to_mem's word."""
+    keep_free = f"keep up to {host_gib} GiB (host_gib) per job of the node's memory free for it: a lower RealMemory= in slurm.conf"
+    why = _uncharged(root, release)
+    if why is not None:
+        return warn(NAME, f"{why}: nobody counts what left the GPU against its job's --mem", keep_free)
+    exports = f"kernel {release} exports {SYMBOL}: NVIDIA's driver charges what left the GPU to its job"
+    if kept is False:
+        return warn(
+            NAME,
+            f"{exports}, and Slurm keeps no job to its --mem",
+            f"set ConstrainRAMSpace=yes in cgroup.conf and TaskPlugin=task/cgroup in slurm.conf; or {keep_free}",
+        )
+    return ok(NAME, f"{exports}, and --mem bounds it")
 
 
 def _uncharged(root: Path, release: str) -> str | None:

@@ -25,7 +25,7 @@ def area() -> Iterator[Check]:
     else:
         yield ok("Python", version)
     shim, emulator = paths.shim(), paths.emulator_dir() / "libcuda.so.1"
-    for name, path in (("preload library", shim), ("emulated GPU", emulator), ("emuctl", paths.emuctl())):
+    for name, path in (("shim", shim), ("emulated GPU", emulator), ("emuctl", paths.emuctl())):
         if not path.is_file():
             yield fail(name, f"{path} does not exist", REBUILD)
     if shim.is_file():
@@ -47,11 +47,11 @@ def preload(shim: Path) -> Check:
         if done.returncode or done.stderr:
             said = done.stderr.strip() or f"exit code {done.returncode}"
             advice = "install fikit at a path without spaces and colons" if re.search("[ :]", entry) else REBUILD
-            return fail("preload library", f"{entry} cannot be loaded: {said}", advice)
+            return fail("shim", f"{entry} cannot be loaded: {said}", advice)
     for copy in sorted(shim.parent.glob(f"*/{shim.name}")):
         if elf.is_64_bit(copy) and copy.read_bytes() != shim.read_bytes():
-            return fail("preload library", f"{copy} is not the same as {shim}", REBUILD)
-    return ok("preload library", str(shim))
+            return fail("shim", f"{copy} is not the same as {shim}", REBUILD)
+    return ok("shim", str(shim))
 
 
 def symbols(shim: Path) -> Check:

@@ -72,7 +72,7 @@ def owned(files: Iterable[Path]) -> Check:
             return fail("permissions", f"others than their owner can write {file}", f"chmod go-w {file}")
         if status.st_uid not in (0, os.geteuid()):
             return fail("permissions", f"{file} belongs to uid {status.st_uid}", f"chown root {file}")
-    return ok("permissions", "only root can change the plugin, the Lua files and the preload library")
+    return ok("permissions", "only root can change the plugin, the Lua files and the shim")
 
 
 def munge(info: str = "") -> Check:

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from fikitd.api.uses import Use
 
-from fikit.api.job_report import JobReport, moment
+from fikit.api.job_report import TypedReport, moment
 from fikit.wording.units import duration
 
 IDLE: Final = 0.2  # held and less busy than that is nearly idle
@@ -25,7 +25,7 @@ Kind = Literal["alone", "measured", "shared", "unused"]
 class Held:
     """A job that ended. Times are seconds, shares 0 to 1; None is what nobody knows.
 
-    kind: it had its GPUs alone, measured alone, shared one, or had a share and used none. held_s: elapsed time of all its GPUs together. busy: of that
+    kind: it had its GPUs alone, measured alone, shared one, or asked for fikit and launched nothing through it ("unused"). held_s: elapsed time of all its GPUs together. busy: of that
     time (of a measured job: of its time alone). freed_s: what the GPU would have had for others at most, had it been shared; of jobs with one GPU
     alone that would share it. why: what a promise was broken by.
     """
@@ -88,7 +88,7 @@ class Past:
     broken: tuple[Held, ...]
 
 
-def of(reports: Iterable[JobReport], uses: Iterable[Use], since: datetime, until: datetime) -> Past:
+def of(reports: Iterable[TypedReport], uses: Iterable[Use], since: datetime, until: datetime) -> Past:
     """Of jobs that ended since then; a job that has a report counts by that."""
     found = {(job.job, job.uid): job for job in map(_reported, reports) if job is not None}
     for use in uses:
@@ -121,7 +121,7 @@ def sums(jobs: Sequence[Held]) -> Sums:
     )  # fmt: skip
 
 
-def _reported(report: JobReport) -> Held | None:
+def _reported(report: TypedReport) -> Held | None:
     if report.state == "running" or report.elapsed_s is None:
         return None
     busy = None if report.gpu_time_s is None or not report.alone_s else min(report.gpu_time_s / report.alone_s, 1.0)
@@ -142,10 +142,11 @@ def used(use: Use) -> Held:
     whole = [gpu["memory_bytes"] for gpu in gpus if gpu["memory_bytes"]]
     memory = None if use["peak_bytes"] is None or not whole else min(use["peak_bytes"] / sum(whole), 1.0)
     shared = use["shared"]
+    number = len(gpus) or use.get("whole", 0)
     return Held(
-        job=use["job"], uid=use["uid"], name=use["name"], node=use["node"], kind="unused" if shared else "alone", ended=ended, gpus=len(gpus),
-        held_s=0.0 if shared else elapsed_s * len(gpus), busy=use["busy"], memory_share=memory,
-        freed_s=None if shared else _freed_s(len(gpus), elapsed_s, use["busy"], memory), emulated=any(gpu["emulated"] for gpu in gpus),
+        job=use["job"], uid=use["uid"], name=use["name"], node=use["node"], kind="unused" if shared else "alone", ended=ended, gpus=number,
+        held_s=0.0 if shared else elapsed_s * number, busy=use["busy"], memory_share=memory,
+        freed_s=None if shared else _freed_s(number, elapsed_s, use["busy"], memory), emulated=any(gpu["emulated"] for gpu in gpus),
     )  # fmt: skip
 
 
@@ -156,7 +157,7 @@ def _freed_s(gpus: int, elapsed_s: float, busy: float | None, memory_share: floa
     return elapsed_s * (1 - max(busy, memory_share or 0.0))
 
 
-def why(report: JobReport) -> str:
+def why(report: TypedReport) -> str:
     """What lower jobs, and a late host, cost it: `24 s kernels of job 18 (priority 8), host late 17 s`."""
     lower = [each for each in report.delays if each.priority is not None and each.priority > report.priority]
     least_s = SLIGHT * (report.elapsed_s or 0.0)

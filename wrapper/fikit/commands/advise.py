@@ -57,7 +57,7 @@ WEEK: Final = timedelta(days=7)
     "--html", type=click.Path(dir_okay=False, path_type=Path), help="With --site: write one page for a browser."
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="As {job, expected, gpus, alone, advice, notes}, with --site as {since, until, sums, users, jobs}; times in seconds."
+    "--json", "as_json", is_flag=True, help="As {job, expected, gpus, alone, waiting, advice, notes}, with --site as {since, until, sums, users, jobs}; times in seconds."
 )  # fmt: skip
 def command(
     script: Path | None, job: str | None, deadline: int | None, *, of_site: bool, since: datetime | None, as_csv: bool, html: Path | None, as_json: bool

@@ -30,7 +30,7 @@ LAST_WORDS = "fikit: job "
 @click.option("--device", type=click.Choice(["emulated", "real"]), default="emulated", show_default=True,
               help="The GPU: the emulated one, or this machine's.")  # fmt: skip
 @click.option("--no-slurm", is_flag=True, help="Start the jobs with `fikit run` instead of a throw-away Slurm.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("out/demo"), show_default=True,
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", default=Path("out/demo"), show_default=True,
               help="Directory for summary.json, demo.svg and the jobs' outputs.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print summary.json instead of the table.")
 def command(device: str, no_slurm: bool, out: Path, as_json: bool) -> None:

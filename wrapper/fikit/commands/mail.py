@@ -19,6 +19,7 @@ from fikitd.config import fikit_toml
 from fikit import jobs_known
 from fikit.api.job_report import moment
 from fikit.errors import NoReport, UserError
+from fikit.options.numbers import Number
 from fikit.slurm import jobs
 from fikit.wording import screen, units
 
@@ -32,7 +33,7 @@ HAS_GPU: Final = re.compile(r"\bgres[:/](gpu|shard)\b")
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("jobid")
 @click.option(
-    "--wait", "wait_s", type=click.FloatRange(0, 600), default=0.0, metavar="SECONDS",
+    "--wait", "wait_s", type=Number(0, 600), default=0.0, metavar="SECONDS",
     help="Of a job with a GPU: Slurm sends its mail before the node has finished the report.",
 )  # fmt: skip
 def command(jobid: str, wait_s: float) -> None:

@@ -44,8 +44,8 @@ _log = logging.getLogger("fikit.place")
 def command(*, daemon: bool, clear: bool, state: Path | None, as_json: bool) -> None:
     """Which waiting jobs that share a GPU the placement agent would put first, and why; nothing is changed without --daemon.
 
-    For SlurmUser, on the controller. [placement] in fikit.toml says what the daemon does: nothing (off), only say it (advise), or
-    order the queue. docs/placement-agent.md.
+    For SlurmUser, on the controller. [placement] in fikit.toml says what the daemon does: nothing (off), only say it (advise), order the
+    queue (order), or also choose the GPU (pair); docs/placement-agent.md has more.
     """
     if daemon and clear:
         raise click.UsageError("--daemon and --clear exclude each other")
@@ -90,7 +90,9 @@ def _once(site: fikit_toml.Config, as_json: bool) -> None:
     try:
         changes = _agent(site, Journal(Path(os.devnull)), advises=True).look().changes
     except SlurmError as error:
-        raise UserError(f"the queue could not be read: {error}") from error
+        raise UserError(
+            f"the queue could not be read: {error}; `fikit doctor` says whether this machine is in a cluster"
+        ) from error
     rows = [_row(change) for change in changes]
     json.emit(rows) if as_json else table.show(shown.wanted(rows, site.placement.mode))
 

@@ -35,7 +35,7 @@ def command(jobid: str, priority: str | None, as_json: bool) -> None:
     try:
         wanted = priority if priority in (None, priorities.AUTO) else priorities.parse(priority)
     except ValueError as error:
-        raise click.UsageError(str(error)) from None
+        raise click.UsageError(f"{error}, or auto") from None
     number = jobs_known.own_number(jobid)
     now, why = _ask(number, jobid, wanted)
     if as_json:
@@ -57,7 +57,7 @@ def _ask(number: str, jobid: str, wanted: int | str | None) -> tuple[int, dict[s
     here = answers[0] if answers else "there is no fikitd"
     raise UserError(
         f"the priority of job {jobid} could not be {'read' if wanted is None else 'changed'}: {here}; "
-        f"from another node use srun --overlap --jobid={jobid} fikit priority {jobid}{'' if wanted is None else f' {wanted}'}"
+        f"on the job's own node it can be: srun --overlap --jobid={jobid} fikit priority {jobid}{'' if wanted is None else f' {wanted}'}"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def show(key: str, device: str | None, as_json: bool) -> None:
     doubtful ones, as of a first launch, which loads the kernel (~ in the table, "doubtful" in --json). Below: the most memory that
     runs needed, and which of your other programs would fit beside it, at once or in turns ("memory" in --json; sizes in bytes).
 
-    Where it is known which memory the kernels touch (a measured run, from CUDA 12.4 on), the largest allocations of an iteration, and what
+    Where it is known which memory the kernels touch (of a measured run or a job with --fikit-mem-host, from CUDA 12.4 on), the largest allocations of an iteration, and what
     the program would be like with less than all of them on the GPU ("touched" in --json).
     """
     store = _store_of(key)
@@ -93,7 +94,7 @@ def rm(keys: tuple[str, ...], yes: bool) -> None:
     stores = {key: _store_of(key) for key in keys}
     runs = {key: _runs(store, key) for key, store in stores.items()}
     what = ", ".join(f"{key} ({number} run{'' if number == 1 else 's'})" for key, number in runs.items())
-    if not yes and not click.confirm(f"Remove {what}?", err=True):
+    if not yes and not _confirmed(f"Remove {what}?"):
         raise click.Abort
     for key, store in stores.items():
         try:
@@ -101,6 +102,17 @@ def rm(keys: tuple[str, ...], yes: bool) -> None:
         except OSError as error:
             raise UserError(f'profile "{key}" could not be removed: {reason(error)}') from None
     screen.echo(f"removed {what}")
+
+
+def _confirmed(question: str) -> bool:
+    """click.Abort: Ctrl-C. UserError: there is nobody who could answer."""
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        if sys.stdin is not None and sys.stdin.isatty():
+            raise
+        screen.echo("", err=True)
+        raise UserError("nothing was removed, because nobody answered: --yes removes without asking") from None
 
 
 def _runs(store: ProfileStore, key: str) -> int:

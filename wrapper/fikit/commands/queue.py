@@ -46,7 +46,9 @@ def command(as_json: bool) -> None:
         )
         notes = slurm.notes(job.number for job in waiting[:MOST])
     except SlurmError as error:
-        raise UserError(f"the queue could not be read: {error}") from error
+        raise UserError(
+            f"the queue could not be read: {error}; `fikit doctor` says whether this machine is in a cluster"
+        ) from error
     rows = list(_rows(waiting, notes, time.time()))
     json.emit(rows) if as_json else table.show(shown.queue(rows))
 

@@ -13,7 +13,7 @@ from fikitd.base.command_line import run_command, version_option
 from fikit import jobs_known
 from fikit.advice import of_run, reported
 from fikit.api import moments, queries, sums
-from fikit.api.job_report import JobReport, State
+from fikit.api.job_report import State, TypedReport
 from fikit.api.queries import Choice
 from fikit.errors import NoReport, write
 from fikit.jobs_known import LISTED
@@ -77,7 +77,8 @@ def command(
 ) -> None:
     """What fikit did for job JOBID; for the newest job when you name none. Of a job that runs on this node: what it did so far.
 
-    Of a job that had a GPU to itself, or did not use its share of one, it says what NVML saw, where the site's fikitd looks (gpu_use_s). Reports of many
+    Of a job that had a GPU to itself, it says what NVML saw, where the site's fikitd looks (gpu_use_s).
+    Of one that asked for fikit, or for a share, and launched nothing through it, it says that. Reports of many
     jobs have a table of their own for such jobs, and count them in no sum.
 
     JOBID is 12, 12_3 for a task of an array, or 12+1 for a component of a heterogeneous job; 12 lists all of them.
@@ -107,7 +108,7 @@ def command(
         _show(jobid, uid, as_json, verbose)
 
 
-def _show_many(reports: list[JobReport], unseen: list[Use], as_csv: bool, as_json: bool) -> None:
+def _show_many(reports: list[TypedReport], unseen: list[Use], as_csv: bool, as_json: bool) -> None:
     totals = sums.totals(reports)
     if as_json:
         json.emit(
@@ -126,14 +127,14 @@ def _show_many(reports: list[JobReport], unseen: list[Use], as_csv: bool, as_jso
         table.show(*many.view(reports, totals, unseen))
     else:
         screen.echo(
-            f"no such job has a report in {jobs_known.looked()}; only jobs that ran with a fikit option have one"
+            f"no such job has a report in {jobs_known.looked()}; only jobs that ran with a fikit option, or had shards, have one"
         )
 
 
-def _report_of(jobid: str | None, uid: int | None) -> JobReport:
+def _report_of(jobid: str | None, uid: int | None) -> TypedReport:
     """NoReport of a job whose launches fikit did not see says what there is."""
     try:
-        return queries.report(jobid, user=uid)
+        return queries.single(jobid, uid)
     except NoReport:
         if jobid is None or jobs_known.use(jobs_known.own_number(jobid), uid) is None:
             raise
@@ -142,10 +143,10 @@ def _report_of(jobid: str | None, uid: int | None) -> JobReport:
     )
 
 
-def _write_page(found: JobReport, file: Path) -> None:
+def _write_page(found: TypedReport, file: Path) -> None:
     from fikit.page import document, look_up, render  # noqa: PLC0415  # Jinja2 is loaded where a page is asked for
 
-    made = document.of(found, found.advice, look_up.sources(found.record), datetime.now(UTC))
+    made = document.of(found, tuple(reported.advise(found)), look_up.sources(found.record), datetime.now(UTC))
     write(file, render.html(made))
 
 
@@ -161,7 +162,9 @@ def _list(uid: int | None, as_json: bool) -> None:
     if unseen:
         table.show(job_use.grid(unseen))
     if not records and not unseen:
-        screen.echo(f"no reports yet in {jobs_known.looked()}; only jobs that ran with a fikit option have one")
+        screen.echo(
+            f"no reports yet in {jobs_known.looked()}; only jobs that ran with a fikit option, or had shards, have one"
+        )
 
 
 def _show(jobid: str | None, uid: int | None, as_json: bool, verbose: bool) -> None:
@@ -182,7 +185,7 @@ def _show(jobid: str | None, uid: int | None, as_json: bool, verbose: bool) -> N
                 raise
             _show_use(use, as_json)
             return
-        advices = found.advice
+        advices = tuple(reported.advise(found))
         if as_json:
             json.emit({**found.record, "advice": of_run.document(advices)})
         else:
@@ -190,7 +193,7 @@ def _show(jobid: str | None, uid: int | None, as_json: bool, verbose: bool) -> N
 
 
 def _show_use(use: Use, as_json: bool) -> None:
-    """Of a job that had its GPU alone, or did not use its share."""
+    """Of a job that had its GPU alone, or asked for fikit and launched nothing through it."""
     advices = reported.advise_of_use(use)
     if as_json:
         json.emit({**use, "advice": of_run.document(advices)})

@@ -10,17 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 from fikitd.api.client import Control, ControlError, DaemonUnreachable
 from fikitd.api.reports import ReportStore
 from fikitd.base import priorities
+from fikitd.base.validation import is_name
 from fikitd.mps.control import joined
 from fikitd.mps.notes import DIRECTORY
 from fikitd.store.records import JobRecord, start_ticks, stat_fields
 
 from fikit.errors import UserError
 from fikit.options.policy_name import PolicyName
-from fikit.options.quantities import nanoseconds, share
-from fikit.options.sizes import parse_size
+from fikit.options.quantities import nanoseconds, share, size
 from fikit.running import child, daemon
 from fikit.site_paths import Place
 from fikit.wording.line import say
@@ -43,26 +44,22 @@ def _priority(ctx: click.Context, param: click.Parameter, value: str) -> int | p
             return priorities.parse_range(value, priorities.NAMES["normal"])
         return priorities.parse(value)
     except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param) from error
-
-
-def _size(ctx: click.Context, param: click.Parameter, value: str | None) -> int:
-    try:
-        return 0 if value is None else parse_size(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param) from error
+        others = "" if priorities.is_range(value) else ", auto or auto:LOW-HIGH"
+        raise click.BadParameter(f"{error}{others}", ctx, param) from error
 
 
 def _profile_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    if re.fullmatch(r"[A-Za-z0-9._-]{0,64}", value) is None:
-        text = f'"{value}" is not a profile name; use up to 64 letters, digits, ".", "_" and "-"'
+    if value and not is_name(value):
+        text = (
+            f'"{value}" is not a profile name; use up to 64 letters, digits, ".", "_" and "-", without a "." in front'
+        )
         raise click.BadParameter(text, ctx, param)
     return value
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--priority", callback=_priority, envvar="FIKIT_PRIORITY", default="normal", metavar="high|normal|low|0-9|auto",
-              show_default=True, help="0 is highest; high = 1, normal = 5, low = 8; auto: fikitd chooses, from normal to low.")  # fmt: skip
+@click.option("--priority", callback=_priority, envvar="FIKIT_PRIORITY", default="normal", metavar="high|normal|low|0-9|auto|auto:LOW-HIGH",
+              show_default=True, help="0 is highest; high = 1, normal = 5, low = 8; auto: fikitd chooses, from normal to low, or between the two that are named.")  # fmt: skip
 @click.option("--measure", is_flag=True, envvar="FIKIT_MEASURE", help="Measure every kernel and store a profile.")
 @click.option(
     "--profile",
@@ -72,9 +69,15 @@ def _profile_name(ctx: click.Context, param: click.Parameter, value: str) -> str
     metavar="NAME",
     help="Which profile to use or to write.",
 )
-@click.option("--mem", callback=_size, envvar="FIKIT_MEM", metavar="SIZE", help="GPU memory it needs: 20G, 512M.")
-@click.option("--mem-host", callback=_size, envvar="FIKIT_MEM_HOST", metavar="SIZE",
-              help="So much more than --mem, in host memory while it is not used; below high, where the site allows it.")  # fmt: skip
+@click.option(
+    "--mem",
+    callback=size,
+    envvar="FIKIT_MEM",
+    metavar="SIZE",
+    help="Memory that it gets on the GPU: 20G, 512M. Without: as much as there is.",
+)
+@click.option("--mem-host", callback=size, envvar="FIKIT_MEM_HOST", metavar="SIZE",
+              help="So much more than --mem, in host memory while it is not used; it needs --mem and a priority below high, and fikit.toml must allow it.")  # fmt: skip
 @click.option("--max-slowdown", callback=share, envvar="FIKIT_MAX_SLOWDOWN", metavar="SHARE",
               help="How much longer it may take because of lower ones: 5%. Default: the site's.")  # fmt: skip
 @click.option("--max-delay", callback=nanoseconds, envvar="FIKIT_MAX_DELAY", metavar="TIME",
@@ -83,10 +86,10 @@ def _profile_name(ctx: click.Context, param: click.Parameter, value: str) -> str
 @click.option("--emulated", is_flag=True, help="Run on the emulated GPU (kernels take time and compute nothing).")
 @click.argument("argv", nargs=-1, required=True, metavar="-- CMD...", type=click.UNPROCESSED)
 def command(
-    *, priority: int | priorities.Range, measure: bool, profile: str, mem: int, mem_host: int, max_slowdown: float | None, max_delay: int | None,
+    *, priority: int | priorities.Range, measure: bool, profile: str, mem: int | None, mem_host: int | None, max_slowdown: float | None, max_delay: int | None,
     policy: str | None, emulated: bool, argv: tuple[str, ...],
 ) -> int:  # fmt: skip
-    """Run CMD under fikit on this machine's GPU, without Slurm.
+    """Run CMD under fikit on this machine's GPU, without Slurm: `fikit run --priority low -- python train.py`.
 
     Starts a fikitd of your own when none runs, and exits with CMD's exit code. If fikit cannot work, CMD runs unmanaged.
     """
@@ -95,7 +98,7 @@ def command(
         _prepend(env, "LD_LIBRARY_PATH", str(paths.emulator_dir()))
     allowed, begins = (priority, priority.highest) if isinstance(priority, priorities.Range) else (None, priority)
     wishes = JobRecord(
-        job="", uid=os.getuid(), gid=os.getgid(), priority=begins, measure=measure, mem_bytes=mem, mem_host_bytes=mem_host, profile=profile,
+        job="", uid=os.getuid(), gid=os.getgid(), priority=begins, measure=measure, mem_bytes=mem or 0, mem_host_bytes=mem_host or 0, profile=profile,
         gpus=os.environ.get("CUDA_VISIBLE_DEVICES", ""), name=Path(argv[0]).name, pid=os.getpid(),
         started_ns=time.time_ns(), max_slowdown=max_slowdown, max_delay_ns=max_delay,
         auto_highest=allowed.highest if allowed else None, auto_lowest=allowed.lowest if allowed else None,
@@ -107,7 +110,7 @@ def command(
         env["FIKIT_SOCKET"] = str(place.run_dir / SOCKET_NAME)
         env = joined(env, _mps_of(place, job), place.run_dir / DIRECTORY)
         if mem_host:
-            _say_without_host_memory(place, job)
+            _say_without_host_memory(place, job, _as_written("mem_host"))
     try:
         return child.run(argv, env)
     except FileNotFoundError:
@@ -120,7 +123,7 @@ def command(
 
 
 def _admit(policy: str | None, wishes: JobRecord) -> tuple[Place, str, Path] | None:
-    """The program's fikitd, the job's id there, and the preload library. None, and one line says why, where fikit cannot work."""
+    """The program's fikitd, the job's id there, and the shim. None, and one line says why, where fikit cannot work."""
     try:
         place = daemon.join_or_start(policy)
         shim = _readable(paths.shim())
@@ -161,14 +164,22 @@ def _mps_of(place: Place, job: str) -> dict[str, str]:
         return {}
 
 
-def _say_without_host_memory(place: Place, job: str) -> None:
+def _as_written(name: str) -> str:
+    """An option as the user said it: `--mem-host`, or its variable."""
+    context = click.get_current_context()
+    if context.get_parameter_source(name) is ParameterSource.ENVIRONMENT:
+        return f"FIKIT_{name.upper()}"
+    return "--" + name.replace("_", "-")
+
+
+def _say_without_host_memory(place: Place, job: str, option: str) -> None:
     """Before the program begins: without it, it runs out of memory where it expected more."""
     try:
         why = Control(place.run_dir).no_host_memory(job)
     except (ControlError, DaemonUnreachable):
         return  # a fikitd of before: the job's report says it
     if why:
-        say(f"warning: --mem-host has no effect: {why}")
+        say(f"warning: {option} has no effect: {why.replace('--fikit-', '--')}")  # as `fikit run` has them
 
 
 def _begun() -> int:
@@ -182,7 +193,7 @@ def _begun() -> int:
 def _finish(place: Place, job: str) -> None:
     """The job's summary line, its report stored, its record removed.
 
-    Silent about a fikitd that is gone: the preload library has said so in the program's own output. Whatever fails here, the
+    Silent about a fikitd that is gone: the shim has said so in the program's own output. Whatever fails here, the
     program has run, and its exit code stands.
     """
     try:
@@ -205,7 +216,7 @@ def _finish(place: Place, job: str) -> None:
 
 
 def _readable(shim: Path) -> Path:
-    """The preload library if it is there: without it, every process would print a complaint of ld.so's."""
+    """The shim if it is there: without it, every process would print a complaint of ld.so's."""
     if not os.access(shim, os.R_OK):
         raise daemon.CannotStart(f"{shim} is not there, run `make build`")
     if re.search("[ :]", str(shim)):

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from fikit.commands.run import NotExecutable, NotFound
 from fikit.errors import UserError
+from fikit.options.numbers import Whole
 from fikit.options.policy_name import PolicyName
 from fikit.running import child
 from fikit.sandbox import slurm_root
@@ -27,15 +28,26 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # by default they would
 @click.command(
     context_settings={"allow_interspersed_args": False},
 )
-@click.option("--gpus", type=click.IntRange(1, 8), default=1, show_default=True, help="Emulated GPUs of each node.")
 @click.option(
-    "--nodes", type=click.IntRange(1, 8), default=1, show_default=True,
+    "--gpus", type=Whole(1, 8), metavar="NUMBER", default=1, show_default=True, help="Emulated GPUs of each node."
+)
+@click.option(
+    "--nodes", type=Whole(1, 8), metavar="NUMBER", default=1, show_default=True,
     help="Nodes, each with a network namespace, a host name, a fikitd and emulated GPUs of its own.",
 )  # fmt: skip
 @click.option("--gpu-memory", default="16GiB", show_default=True, metavar="SIZE", help="Memory of each GPU.")
-@click.option("--policy", type=PolicyName(), default=fikit_toml.SchedulerConfig().policy, show_default=True)
 @click.option(
-    "--slice-us", type=click.IntRange(0), help="Time slice of the emulated GPU; 0 = kernels run to completion."
+    "--policy",
+    type=PolicyName(),
+    default=fikit_toml.SchedulerConfig().policy,
+    show_default=True,
+    help="fikitd's policy.",
+)
+@click.option(
+    "--slice-us",
+    type=Whole(0),
+    metavar="NUMBER",
+    help="Time slice of the emulated GPU in microseconds; 0 = kernels run to completion.",
 )
 @click.option("--config-extra", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
               help="Model file of the emulated GPU, instead of its default.")  # fmt: skip
@@ -62,7 +74,7 @@ def command(
     keep: bool,
     argv: tuple[str, ...],
 ) -> int:
-    """Run CMD inside a throw-away Slurm with emulated GPUs; exits with CMD's exit code.
+    """Run CMD inside a throw-away Slurm with emulated GPUs; exits with CMD's exit code. `fikit sandbox -- bash` is a shell in one.
 
     SLURM_CONF and PATH are set, so `sbatch`, `srun` and `fikit report` just work. Everything ends with CMD, also by Ctrl-C.
     """

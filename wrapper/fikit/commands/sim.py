@@ -13,6 +13,7 @@ from fikitd.simulation import simulator
 from fikit import jobs_known
 from fikit.errors import UserError, did_you_mean, write
 from fikit.options import policy_name
+from fikit.options.numbers import Number, Whole
 from fikit.options.quantities import nanoseconds, share
 from fikit.recordings import source
 from fikit.reporters import json, simulation, table
@@ -70,7 +71,10 @@ NOTHING = 0.01  # of harvest: what had been launched before the gate was closed
     help="The longest single delay of the high job, as 200us or 1.5ms; default: any. For budget and oracle.",
 )  # fmt: skip
 @click.option(
-    "--requests", type=click.IntRange(1, 10_000_000), help="So many requests; default: two seconds of the high job."
+    "--requests",
+    type=Whole(1, 10_000_000),
+    metavar="NUMBER",
+    help="So many requests; default: two seconds of the high job.",
 )
 @click.option(
     "--device", default="slices", show_default=True, metavar="DEVICE",
@@ -85,10 +89,10 @@ NOTHING = 0.01  # of harvest: what had been launched before the gate was closed
     help=f"What a change of turns costs; default: {simulator.SLICES.switch_ns // 1000}us, which is assumed. For slices.",
 )  # fmt: skip
 @click.option(
-    "--overlap", type=click.FloatRange(1, 100), metavar="TIMES",
+    "--overlap", type=Number(1, 100), metavar="TIMES",
     help="How many times as long kernels take while others' run beside them; default: 1. For mps.",
 )  # fmt: skip
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the random arrivals.")
+@click.option("--seed", type=int, metavar="NUMBER", default=1, show_default=True, help="Of the random arrivals.")
 @click.option("--cold", is_flag=True, help="Without profiles; by default each job was measured alone before.")
 @click.option(
     "--json",

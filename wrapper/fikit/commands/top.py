@@ -13,9 +13,9 @@ from fikitd.api.client import Control, ControlError, DaemonUnreachable
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from fikit import node_use
-from fikit.api import node_view
+from fikit.api import node_use, node_view
 from fikit.cluster import look
+from fikit.options.numbers import Number
 from fikit.reporters import cluster, json, table, top
 from fikit.wording import screen
 
@@ -25,7 +25,7 @@ ALL_S: Final = 15.0  # as often as fikitd writes
 
 @click.command()
 @click.option(
-    "--interval", type=click.FloatRange(0.2, 60.0), metavar="SECONDS",
+    "--interval", type=Number(0.2, 60.0), metavar="SECONDS",
     help="Look again after so long, and show what happened in between; 1, with --all 15.",
 )  # fmt: skip
 @click.option(
@@ -38,7 +38,8 @@ def command(interval: float | None, of_all: bool, once: bool, as_json: bool) -> 
 
     For each GPU it says whether jobs share it in time slices or under MPS. For each job that shares a GPU it shows the job's part of the GPU's time; which parts of its own time the job
     waited, was delayed, or its host took, and which are unexplained; how much longer the job has taken than alone so far, and how much lower jobs may add; how much it launches, how many
-    kernels of lower jobs run in its gaps, and the GPU memory that it holds. Of other users' jobs it shows only what nvidia-smi and squeue show anyway.
+    kernels of lower jobs run in its gaps, and the GPU memory that it holds: of a job with
+    memory on the host also what of it is on the GPU now, and the budget of its plan. Of other users' jobs it shows only what nvidia-smi and squeue show anyway.
 
     With --all it shows every node: Slurm's state, who is on each GPU, how much of its time lower jobs filled today, and which promises fikit broke. It reads the files that the nodes' fikitd
     renew where fikit.toml names a status_dir; of other nodes it shows what Slurm says.

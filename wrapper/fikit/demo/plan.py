@@ -20,7 +20,7 @@ MEASURED_REQUESTS, MEASURED_STEPS = (
     100,
     200,
 )  # a look at the loss comes every ten steps: fewer tell little of the idle time after it
-SOLO = ("solo", "again")  # a busy machine makes a run longer and none shorter: the shortest is what a job takes alone
+ALONE = ("alone", "again")  # a busy machine makes a run longer and none shorter: the shortest is what a job takes alone
 PAUSE_MS = 3  # of the high-priority job, until its next request is there: idle time that its own host does not need
 MAX_SLOWDOWN = "2%"  # what the low job may cost the high one on the device; the rest of the promised 5 % is the hosts'
 
@@ -64,8 +64,8 @@ def steps(meet: Path) -> dict[str, Step]:
     return {
         "measure_high": Step("measuring the high-priority job", ours, (measured("high", short_high),)),
         "measure_low": Step("measuring the low-priority job", ours, (measured("low", short_low),)),
-        "solo_high": Step("high-priority job alone", ours, (Job("high", high),)),
-        "solo_low": Step("low-priority job alone", ours, (Job("low", low),)),
+        "alone_high": Step("high-priority job alone", ours, (Job("high", high),)),
+        "alone_low": Step("low-priority job alone", ours, (Job("low", low),)),
         "shared": Step("both, default sharing", "fifo", shared()),
         "fikit": Step("both, fikit", ours, shared()),
         "again_high": Step("high-priority job alone, again", ours, (Job("high", high),)),

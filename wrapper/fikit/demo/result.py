@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fikitd.api import former_names
+
 from fikit.demo import plan
 from fikit.demo.experiment import Outcome
 from fikit.demo.told import Told
@@ -37,7 +39,7 @@ class Result:
         """From the outcomes of `plan.steps`, by the steps' names."""
         seconds = {
             job: {
-                "solo": min(outcomes[f"{run}_{job}"].seconds[job] for run in plan.SOLO),
+                "alone": min(outcomes[f"{run}_{job}"].seconds[job] for run in plan.ALONE),
                 "shared": outcomes["shared"].seconds[job],
                 "fikit": outcomes["fikit"].seconds[job],
             }
@@ -52,7 +54,7 @@ class Result:
 
     @property
     def high_slowdown(self) -> float:
-        return self.seconds["high"]["fikit"] / self.seconds["high"]["solo"]
+        return self.seconds["high"]["fikit"] / self.seconds["high"]["alone"]
 
     @property
     def high_speedup(self) -> float:
@@ -69,9 +71,11 @@ class Result:
             "slurm_version": self.slurm_version,
             **{
                 job: {
-                    **{f"{mode}_s": round(value, 4) for mode, value in self.seconds[job].items()},
+                    **former_names.with_former(
+                        "demo", {f"{mode}_s": round(value, 4) for mode, value in self.seconds[job].items()}
+                    ),
                     "reports": {
-                        mode: told.summary(self.seconds[job][mode] / self.seconds[job]["solo"])
+                        mode: told.summary(self.seconds[job][mode] / self.seconds[job]["alone"])
                         for mode, told in self.told.get(job, {}).items()
                     },
                 }

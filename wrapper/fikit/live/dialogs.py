@@ -14,6 +14,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from fikit.advice import reported
 from fikit.api import job_report
 from fikit.errors import UserError
 from fikit.jobs_known import find
@@ -28,11 +29,11 @@ HELP = """\
  q, Ctrl-C    end
 
 A GPU's line: how much of its time is used, its last looks, memory in use of all, power, how jobs share it. \
-~ is what NVML says, as nvidia-smi does; all else is reckoned by fikitd.
+~ is what NVML says, as nvidia-smi does; all else is reckoned by fikitd. Of a MIG instance that no job shares NVML does not say how busy it is.
 
 A job's line: number and name, user, priority, its part of the GPU's time, its last looks; \
-+3 % of 5 % is how much longer it takes than alone, whoever it was, and what lower jobs may add; GPU memory of what it may have; \
-waits 38 % is the part of its time at the gate, and behind whom it was longest.
++3 % of 5 % is how much longer it takes than alone, whoever it was, and what lower jobs may add; GPU memory of what it may have (of a job with memory on the host also what of it is on the GPU, and the budget of its plan); \
+waits 38 % is the part of its time at the gate, and behind whom it was longest (others' memory: while theirs had its turn).
 
 Of other users' jobs there is only what squeue and nvidia-smi show.
 """
@@ -92,4 +93,4 @@ def _report(job: str, uid: int) -> RenderableType:
         run = job_report.of(find(job, uid))
     except (UserError, ControlError, DaemonUnreachable) as error:
         return Text(f"{error}\n\nOnly its own user and root see a job's report.")
-    return job_table.report(dict(run.record), advices=run.advice)
+    return job_table.report(dict(run.record), advices=tuple(reported.advise(run)))

@@ -11,7 +11,7 @@ from rich.text import Text
 from fikit.live.history import History
 from fikit.live.node import Gpu, Job, Node, Outside
 from fikit.reporters import table
-from fikit.wording import device_mode, units
+from fikit.wording import device_mode, memory_moved, mig, units
 
 LEAST_OF_NAME, MOST_OF_NAME = 16, 48  # of a job's number and name
 HISTORY, LONG_HISTORY = 8, 20
@@ -26,7 +26,12 @@ def heading(gpu: Gpu, history: History, width: int) -> Text:
     which = _model(gpu) if gpu.index is None else f"GPU {gpu.index} {_model(gpu)}"
     text = Text(printable(which), style="bold", no_wrap=True, overflow="ellipsis")
     mark = "~" if gpu.by_nvml else ""
-    facts = [f"{mark}{percent(gpu.use)} {history.line(gpu.uuid, max(HISTORY, min(width // 5, 30)))}"]
+    unknown = gpu.use is None and mig.is_instance(gpu.name)
+    facts = (
+        ["how busy is not told (MIG)"]
+        if unknown
+        else [f"{mark}{percent(gpu.use)} {history.line(gpu.uuid, max(HISTORY, min(width // 5, 30)))}"]
+    )
     if gpu.memory_bytes:
         held = "" if gpu.held_bytes is None else f"~{units.gibibytes(gpu.held_bytes).removesuffix(' GiB')}/"
         facts.append(f"{held}{units.gibibytes(gpu.memory_bytes)}")
@@ -103,7 +108,7 @@ def waiting(one: Job) -> str:
     """`waits 38 %: behind 18`; nothing for a job that does not wait."""
     if not one.waited_share or round(100 * one.waited_share) < 1:
         return ""
-    whom = {"": "", "itself": ": its own work", "?": ": behind another"}.get(
+    whom = {"": "", "itself": ": its own work", "?": ": behind another", "memory": ": others' memory"}.get(
         one.behind, f": behind {printable(one.behind)}"
     )
     return f"waits {percent(one.waited_share)}{whom}"
@@ -115,7 +120,12 @@ def memory(one: Job) -> str:
     limit = f"/{units.gibibytes(one.memory_limit_bytes)}" if one.memory_limit_bytes else ""
     held = units.gibibytes(one.memory_bytes)
     on_gpu = "" if one.memory_on_gpu_bytes is None else f", {units.gibibytes(one.memory_on_gpu_bytes)} on the GPU"
-    return f"{held.removesuffix(' GiB') if limit else held}{limit}{on_gpu}"
+    plan = (
+        ""
+        if one.plan_budget_bytes is None or one.plan_peak_bytes is None
+        else f", plan {memory_moved.budget(one.plan_budget_bytes, one.plan_peak_bytes)}"
+    )
+    return f"{held.removesuffix(' GiB') if limit else held}{limit}{on_gpu}{plan}"
 
 
 def _model(gpu: Gpu) -> str:

@@ -9,7 +9,7 @@ from fikitd.api.client import Control, ControlError, DaemonUnreachable
 from fikitd.gpus import nvml
 from fikitd.gpus.nvml import NoNvml, Seen
 
-from fikit import node_use
+from fikit.api import node_use
 from fikit.live import node
 from fikit.live.node import Node
 

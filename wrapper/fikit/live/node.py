@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fikit.stored.spans import LOWER_WORK
+from fikit.stored.spans import LOWER_WORK, MEMORY
 
 Record = Mapping[str, Any]
 
@@ -32,6 +32,8 @@ class Job:
     memory_bytes: int | None
     memory_limit_bytes: int | None
     memory_on_gpu_bytes: int | None
+    plan_budget_bytes: int | None
+    plan_peak_bytes: int | None
     behind: str
     own: bool
 
@@ -76,7 +78,7 @@ class Node:
 
 
 def of(use: Record, behind: Mapping[str, str], seen: Sequence[Record]) -> Node:
-    """use: as fikit.node_use.between gives it; behind: by job; seen: GPUs as NVML tells them."""
+    """use: as fikit.api.node_use.between gives it; behind: by job; seen: GPUs as NVML tells them."""
     by_uuid = {each["uuid"]: each for each in seen}
     shared = {gpu["uuid"]: gpu for gpu in use["gpus"]}
     found = [_gpu(gpu, by_uuid.get(uuid, {}), behind) for uuid, gpu in shared.items()]
@@ -114,25 +116,29 @@ def _alone(seen: Record) -> Gpu:
 
 
 def _job(job: Record, behind: Mapping[str, str]) -> Job:
-    shares, so_far = job.get("shares") or {}, job.get("job_time") or {}
+    shares, so_far, plan = job.get("shares") or {}, job.get("job_time") or {}, job.get("memory_plan") or {}
     return Job(
         job["job"], job.get("name", ""), job["uid"], job["priority"], job["priority_name"], job["device_share"], shares.get("waited"),
         so_far.get("slowdown"), so_far.get("max_slowdown"), job.get("memory_bytes"), job.get("memory_limit_bytes"),
-        job.get("memory_on_gpu_bytes"),
+        job.get("memory_on_gpu_bytes"), plan.get("budget_bytes"), plan.get("peak_bytes"),
         behind.get(job["job"], ""), "pids" in job,
     )  # fmt: skip
 
 
 def behind(before: Iterable[Record], after: Iterable[Record]) -> dict[str, str]:
-    """By job, for whom it has waited longest since the report before: another job's number, "itself", or "?" for one that may not be known."""
-    earlier = {(record["job"], *_key(entry)): entry["total_s"] for record in before for entry in record.get("held", ())}
+    """By job, for whom it has waited longest since the report before: another job's number, "itself", "memory" for that of jobs
+    that nobody names, or "?" for one that may not be known."""
+    earlier = {
+        (record["job"], *_key(entry)): entry["total_s"] for record in before for entry in record.get("wait_reasons", ())
+    }
     found = {}
     for record in after:
         grown: dict[str, float] = {}
-        for entry in record.get("held", ()):
+        for entry in record.get("wait_reasons", ()):
             more_s = entry["total_s"] - earlier.get((record["job"], *_key(entry)), 0.0)
             if more_s > 0 and entry["reason"] != LOWER_WORK:
                 who = "itself" if entry["job"] == record["job"] else entry["job"] or "?"
+                who = MEMORY if entry["reason"] == MEMORY else who
                 grown[who] = grown.get(who, 0.0) + more_s
         if grown:
             found[record["job"]] = max(grown, key=lambda who: grown[who])

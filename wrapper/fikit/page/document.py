@@ -12,7 +12,7 @@ from fikitd.api.reports import has_times
 from fikitd.base import priorities
 
 from fikit.api.advice import Advice
-from fikit.api.job_report import JobReport
+from fikit.api.job_report import TypedReport
 from fikit.page import memory_picture, timeline
 from fikit.page.figures import Figure, Source
 from fikit.page.timeline import Lane, Timeline
@@ -30,7 +30,7 @@ PARTS: Final = (
 )
 HOST: Final = (
     ("start", "start_s", "longer to start than by its profile"),
-    ("between launches", "late_s", "longer between launches than by its profile"),
+    ("between launches", "late_s", "longer between launches than by its profile, or without a processor core"),
     ("end", "end_s", "longer to end than by its profile"),
     ("unknown", "unknown_s", "start and end, of which no profile says how long they take"),
 )
@@ -157,7 +157,7 @@ class Page:
     record: Record = field(repr=False)
 
 
-def of(run: JobReport, advices: Sequence[Advice], sources: Sources, now: datetime) -> Page:
+def of(run: TypedReport, advices: Sequence[Advice], sources: Sources, now: datetime) -> Page:
     """now: when the page is made."""
     trace, partners, profile = sources.trace, sources.partners, sources.profile
     record = dict(run.record)
@@ -169,18 +169,18 @@ def of(run: JobReport, advices: Sequence[Advice], sources: Sources, now: datetim
         host=_host(source, record), waits=_waits(source, record), delays=_delays(source, record),
         pictures=[] if trace is None else [_picture(each, run) for each in timeline.of(trace, partners)],
         memory=_memory(source), memory_story=_memory_story(source, record), memory_share=source.share("memory.peak_bytes", _memory_whole(source)),
-        memory_of="of what it may have (--fikit-mem)" if source.at("memory.limit_bytes") else "of the GPU's", kernels=kernels[:MOST_KERNELS],
+        memory_of=_memory_of(source), kernels=kernels[:MOST_KERNELS],
         kernels_more=max(len(kernels) - MOST_KERNELS, 0), profile_key=run.profile_key,
         profile_runs=None if profile is None else Source(profile, "profile:").count("runs"), advices=advices, warnings=run.warnings,
         emulated=run.device.emulated, made=moments.second(now), job=run.job, record=record,
     )  # fmt: skip
 
 
-def _mood(run: JobReport) -> str:
+def _mood(run: TypedReport) -> str:
     return {True: "kept", False: "missed", None: "unknown"}[run.kept]
 
 
-def _facts(run: JobReport, record: dict[str, Any], source: Source) -> list[tuple[str, str | Figure]]:
+def _facts(run: TypedReport, record: dict[str, Any], source: Source) -> list[tuple[str, str | Figure]]:
     priority = "measured" if run.measured else str(table.priority(record))
     found: list[tuple[str, str | Figure | None]] = [
         ("User", table.user(run.uid)),
@@ -225,7 +225,7 @@ def _host(source: Source, record: dict[str, Any]) -> list[Part]:
 def _waits(source: Source, record: dict[str, Any]) -> list[Wait]:
     return [
         Wait(wait_phrases.phrase(entry, record), time, source.time(f"held.{number}.cost_s"), count)
-        for number, entry in enumerate(record.get("held", []))
+        for number, entry in enumerate(record.get("wait_reasons", []))
         if (time := source.time(f"held.{number}.total_s"))
         and time.value > 0
         and (count := source.count(f"held.{number}.count"))
@@ -235,7 +235,7 @@ def _waits(source: Source, record: dict[str, Any]) -> list[Wait]:
 def _delays(source: Source, record: dict[str, Any]) -> list[Wait]:
     return [
         Wait(f"kernels of {wait_phrases.who(entry, record)}", time, None, count)
-        for number, entry in enumerate(record.get("delayed", []))
+        for number, entry in enumerate(record.get("delays", []))
         if (time := source.time(f"delayed.{number}.total_s"))
         and time.value > 0
         and (count := source.count(f"delayed.{number}.count"))
@@ -252,6 +252,9 @@ def _memory(source: Source) -> list[tuple[str, Figure]]:
         ("moved to the GPU ahead of need", source.size("memory.moved.in_bytes")), ("moved away", source.size("memory.moved.out_bytes")),
         ("turns on the GPU", source.count("memory.moved.turns")), ("waited for moves", source.time("memory.moved.moving_s")),
         ("missed when its work went on", source.size("memory.moved.missed_bytes")), ("moves that the driver refused", source.count("memory.moved.failures")),
+        ("had on the GPU by its plan", source.size("memory.plan.budget_bytes")), ("of what it needs, by its plan", source.size("memory.plan.peak_bytes")),
+        ("moved a pass by its plan", source.size("memory.plan.moved_bytes_per_pass")), ("passes by its plan", source.count("memory.plan.passes")),
+        ("moves of its plan that were too late", source.count("memory.plan.skipped")),
     )  # fmt: skip
     return [(name, figure) for name, figure in rows if figure is not None] if source.at("memory") else []
 
@@ -281,27 +284,34 @@ def _memory_whole(source: Source) -> str:
     return "memory.limit_bytes" if source.at("memory.limit_bytes") else "device.memory_bytes"
 
 
-def _picture(drawn: Timeline, run: JobReport) -> Picture:
+def _memory_of(source: Source) -> str:
+    if not source.at("memory.limit_bytes"):
+        return "of the GPU's"
+    host = " and --fikit-mem-host" if source.at("memory.moved") else ""
+    return f"of what it may have (--fikit-mem{host})"
+
+
+def _picture(drawn: Timeline, run: TypedReport) -> Picture:
     notes = [
         *([f"{units.count(drawn.lost)} earlier events are not in the trace, which has the newest ones"] if drawn.lost else []),
-        *([f"{units.count(drawn.unknown)} launches of kernels of unknown length are not drawn"] if drawn.unknown else []),
+        *([_not_drawn(drawn.unknown)] if drawn.unknown else []),
     ]  # fmt: skip
     return Picture(drawn.gpu, [_row(lane, drawn, run) for lane in drawn.lanes],
                    [units.duration(drawn.seconds * number / (TICKS - 1)) for number in range(TICKS)], notes)  # fmt: skip
 
 
-def _row(lane: Lane, drawn: Timeline, run: JobReport) -> Row:
+def _row(lane: Lane, drawn: Timeline, run: TypedReport) -> Row:
     level = "" if lane.priority is None else f" ({priorities.name(lane.priority)})"
     who = "another job" if lane.job is None else "this job" if lane.job == run.job else f"job {lane.job}"
     name = {
         "own": "kernels of this job", "partner": f"kernels of {who}{level}", "waited": f"waited: {who}{level}",
-        "delayed": f"delayed: kernels of {who}{level}",
+        "delayed": f"delayed: kernels of {who}{level}", "memory": "waited: the memory of other jobs had its turn",
     }[lane.kind]  # fmt: skip
     if lane.kind == "waited" and lane.job == run.job:
         name = "waited: its own earlier work"
     share = lane.seconds / drawn.seconds
     return Row(
-        lane.kind, name, Figure(lane.seconds, units.duration(lane.seconds), "trace:"), Figure(share, units.percent(share, 1), "trace:"),
+        "waited" if lane.kind == "memory" else lane.kind, name, Figure(lane.seconds, units.duration(lane.seconds), "trace:"), Figure(share, units.percent(share, 1), "trace:"),
         timeline.path([round(each, 2) for each in lane.shares], 10),
     )  # fmt: skip
 
@@ -324,3 +334,10 @@ def _kernel(source: Source, number: int, kernel: Record, whole: float) -> Kernel
         round(100 * kernel["total_ns"] / whole, 1) if whole else 0.0,
         "timed doubtfully only" if kernel.get("doubtful") else "timed beside other jobs only" if kernel.get("beside") else "",
     )  # fmt: skip
+
+
+def _not_drawn(launches: int) -> str:
+    """Of kernels whose length nobody knows."""
+    if launches == 1:
+        return "1 launch of a kernel of unknown length is not drawn"
+    return f"{units.count(launches)} launches of kernels of unknown length are not drawn"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -46,4 +47,5 @@ def _environment() -> Environment:
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     made.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
+    made.filters["keep_units"] = lambda text: re.sub(r"(?<=\d) (?=h\b|%)", "\u00a0", text)
     return made

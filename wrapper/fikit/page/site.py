@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from fikit.cluster.past import Past
 from fikit.reporters import site, table
@@ -11,15 +11,19 @@ from fikit.wording import moments, units
 
 MOST: Final = 1000  # rows of a table
 
+Kind = Literal[
+    "number", "word", "text"
+]  # of a column (style.css): a word stays on one line, a text takes as many as it needs
+
 
 @dataclass(frozen=True)
 class Table:
-    """columns: each with whether it has numbers. none: what stands there instead of no row."""
+    """columns: each with what it has. none: the sentence that stands there instead of a table without rows."""
 
     id: str
     title: str
-    caption: str
-    columns: tuple[tuple[str, bool], ...]
+    about: str
+    columns: tuple[tuple[str, Kind], ...]
     rows: tuple[tuple[str, ...], ...]
     none: str
 
@@ -38,31 +42,38 @@ def of(past: Past) -> Page:
 
 
 def _users(past: Past) -> Table:
-    columns = (
-        ("user", False),
-        ("jobs", True),
-        ("held alone", True),
-        ("below 20 % busy", True),
-        ("sharing frees", True),
-        ("kept", True),
-        ("broken", True),
+    columns: tuple[tuple[str, Kind], ...] = (
+        ("user", "word"),
+        ("jobs", "number"),
+        ("held alone", "number"),
+        ("below 20 % busy", "number"),
+        ("sharing frees", "number"),
+        ("promises kept", "number"),
+        ("broken", "number"),
     )
     rows = tuple(
         (table.user(uid), units.count(sums.jobs), site.hours(sums.held_s), site.hours(sums.nearly_idle_s), site.hours(sums.freed_s), units.count(sums.kept), units.count(sums.broken))
         for uid, sums in past.users[:MOST]
     )  # fmt: skip
-    return Table("users", "Users", "GPU-hours; who holds most nearly idle first.", columns, rows, "No job ended")
+    return Table(
+        "users",
+        "Users",
+        "GPU-hours; first the user whose jobs held most of them while they kept their GPUs less than 20 % busy.",
+        columns,
+        rows,
+        "No job ended",
+    )
 
 
 def _broken(past: Past) -> Table:
-    columns = (
-        ("job", False),
-        ("name", False),
-        ("user", False),
-        ("node", False),
-        ("ended", False),
-        ("slower by", True),
-        ("because of", False),
+    columns: tuple[tuple[str, Kind], ...] = (
+        ("job", "word"),
+        ("name", "text"),
+        ("user", "word"),
+        ("node", "word"),
+        ("ended", "word"),
+        ("slower by", "number"),
+        ("because of", "text"),
     )
     rows = tuple(
         (job.job, job.name, table.user(job.uid), job.node, site.ended(job), site.slower(job), job.why)
@@ -71,23 +82,23 @@ def _broken(past: Past) -> Table:
     return Table(
         "broken",
         "Promises broken",
-        "Jobs that lower ones slowed down by more than they may, the newest first.",
+        "Jobs that lower jobs slowed down by more than their max_slowdown, the newest first.",
         columns,
         rows,
-        "None",
+        "No promise was broken",
     )
 
 
 def _jobs(past: Past) -> Table:
-    columns = (
-        ("job", False),
-        ("user", False),
-        ("node", False),
-        ("ended", False),
-        ("held", True),
-        ("busy", True),
-        ("memory", True),
-        ("sharing frees", True),
+    columns: tuple[tuple[str, Kind], ...] = (
+        ("job", "word"),
+        ("user", "word"),
+        ("node", "word"),
+        ("ended", "word"),
+        ("held", "number"),
+        ("busy", "number"),
+        ("memory", "number"),
+        ("sharing frees", "number"),
     )
     would = sorted((job for job in past.jobs if job.freed_s), key=lambda job: -(job.freed_s or 0.0))
     rows = tuple(
@@ -97,10 +108,10 @@ def _jobs(past: Past) -> Table:
     return Table(
         "jobs",
         "Jobs that would share",
-        "Jobs that had one GPU alone and kept it less than half busy, those that would free most first; at most.",
+        "Jobs that had one GPU alone and kept it less than half busy, first those that would free most. What sharing frees is an upper bound.",
         columns,
         rows,
-        "None",
+        "No job",
     )
 
 

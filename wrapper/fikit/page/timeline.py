@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Literal
 
-from fikit.stored.spans import LOWER_WORK, Span, union
+from fikit.stored.spans import LOWER_WORK, MEMORY, Span, union
 
 PIECES: Final = 240
 MOST_LANES: Final = 8  # of waits, and of partners; the least come together as one
 
-Kind = Literal["own", "waited", "delayed", "partner"]
+Kind = Literal["own", "waited", "memory", "delayed", "partner"]
 
 
 @dataclass(frozen=True)
 class Lane:
-    """kind and job: whose time. shares: of each piece, 0 to 1. seconds: all of it."""
+    """kind and job: whose time; memory: waits for the memory of jobs that nobody names. shares: of each piece, 0 to 1. seconds: all of it."""
 
     kind: Kind
     job: str | None
@@ -85,11 +85,14 @@ def _of_clients(
             elif kind == "launch":
                 unknown += 1
             elif kind == "wait" and length_ns > 0:
-                who = others.get(str(by), {"job": None, "priority": None})
-                waits["delayed" if reason == LOWER_WORK else "waited", who["job"], who["priority"]].append(
-                    (t_ns, t_ns + length_ns)
-                )
+                waits[_put_down_to(reason, others.get(str(by), {}))].append((t_ns, t_ns + length_ns))
     return kernels, waits, unknown
+
+
+def _put_down_to(reason: str, who: Mapping[str, Any]) -> tuple[Kind, str | None, int | None]:
+    if reason == MEMORY:
+        return "memory", None, None
+    return "delayed" if reason == LOWER_WORK else "waited", who.get("job"), who.get("priority")
 
 
 def _window(spans: Sequence[Span]) -> Span:

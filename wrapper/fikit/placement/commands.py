@@ -185,8 +185,14 @@ def _told(lines: Sequence[str], *, details: bool = False) -> tuple[str, str]:
 def _output(command: list[str]) -> str:
     answer, errors = _run(command, "")
     if not answer and errors.strip():
-        raise SlurmError(f"{command[0]}: {printable(errors.strip().splitlines()[-1])}")
+        raise SlurmError(_complaint(command[0], errors))
     return answer
+
+
+def _complaint(program: str, errors: str) -> str:
+    """`squeue: REASON`, of what the program wrote: `squeue: fatal: REASON`."""
+    last = (errors.strip().splitlines() or ["it failed"])[-1]
+    return f"{program}: {printable(re.sub(rf'^({program}: )?((fatal|error): )?', '', last))}"
 
 
 def _run(command: list[str], told: str) -> tuple[str, str]:
@@ -204,5 +210,5 @@ def _run(command: list[str], told: str) -> tuple[str, str]:
     if len(done.stdout) > LARGEST_ANSWER:
         raise SlurmError(f"{command[0]}'s answer is longer than {LARGEST_ANSWER >> 20} MiB")
     if command[0] == "squeue" and done.returncode != 0:
-        raise SlurmError(f"squeue: {printable((done.stderr.strip().splitlines() or ['it failed'])[-1])}")
+        raise SlurmError(_complaint("squeue", done.stderr))
     return done.stdout, done.stderr

@@ -21,6 +21,7 @@ MOST_BYTES: Final = 2**30
 GZIP: Final = b"\x1f\x8b"
 SHIPPED: Final = tuple(made.SHAPES)
 SEED: Final = 1
+FORMS: Final = "a recording comes from fikit trace --recording, PyTorch's profiler (JSON) or Nsight Systems (SQLite)"
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Found:
         try:
             return simulator.parse(self.name, self.text, self.origin)
         except SimulatorError as error:
-            raise UserError(str(error)) from None
+            raise UserError(f"{error}; {FORMS}") from None
 
 
 def named(name: str) -> Found:

@@ -14,7 +14,7 @@ from fikit.reporters.grid import WORDS, Column, Grid
 from fikit.wording import units
 
 SOURCES: Final = {
-    "name": "of its last {runs} runs", "user": "as your {runs} other runs", "cluster": "as the jobs of {runs} users here",
+    "name": "of its last {runs} run{s}", "user": "as your {runs} other run{s}", "cluster": "as the jobs of {runs} users here",
     "limit": "its time limit: nothing else is known", "nothing": "",
 }  # fmt: skip
 MOST_GPUS: Final = 16
@@ -85,15 +85,16 @@ def _choices(offer: dict[str, Any]) -> Iterator[tuple[bool, dict[str, Any] | Non
 def _expected(found: dict[str, Any]) -> Iterator[str]:
     expected, job = found["expected"], found["job"]
     still = "runs on for" if job["elapsed_s"] else "runs"
-    source = SOURCES[expected["source"]].format(runs=expected["runs"])
+    source = SOURCES[expected["source"]].format(runs=expected["runs"], s="" if expected["runs"] == 1 else "s")
     quartiles = expected["quartiles_s"]
     spread = (
         f", half of them {time(quartiles[0])} to {time(quartiles[2])}"
         if quartiles and expected["source"] == "name" and quartiles[0] < quartiles[2]
         else ""
     )
+    alone, how = _compared(expected)
     yield (
-        f"{still} {time(expected['rest_s'])} alone ({source}{spread})"
+        f"{still} {time(expected['rest_s'])}{alone} ({source}{how}{spread})"
         if source
         else f"how long it {still} nobody knows"
     )
@@ -103,11 +104,24 @@ def _expected(found: dict[str, Any]) -> Iterator[str]:
     asked = {"asked": "asked for", "peak": "by its last runs", "default": "the site's default"}[job["shards_source"]]
     if not job["shares"]:
         yield "asks for a whole GPU; what is said of sharing holds if it had a priority of fikit's"
+    host = f", and {job['host_gib']} GiB on the host" if job["host_gib"] else ""
     yield (
-        f"needs {peak / 2**30:.1f} GiB at most; has {job['shards']} GiB ({asked})"
+        f"needs {units.gibibytes(peak)} at most; has {job['shards']} GiB ({asked}){host}"
         if peak
-        else f"has {job['shards']} GiB of GPU memory ({asked})"
+        else f"has {job['shards']} GiB of GPU memory ({asked}){host}"
     )
+
+
+def _compared(expected: dict[str, Any]) -> tuple[str, str]:
+    """Whether that is a time alone, and why not: a run that was not compared with its time alone is known with what it met."""
+    if expected["source"] != "name":
+        return "", ""
+    compared = expected["compared"]
+    if compared == expected["runs"]:
+        return " alone", ""
+    if not compared:
+        return "", ", not compared with the time alone"
+    return "", f", {compared} of them compared with the time alone"
 
 
 def _alone(found: dict[str, Any]) -> Iterator[str]:

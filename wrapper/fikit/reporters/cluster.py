@@ -13,7 +13,7 @@ from rich.text import Text
 
 from fikit.cluster.view import Broken, Cluster, Gpu, Job, Node, Totals, totals
 from fikit.reporters import table
-from fikit.wording import units
+from fikit.wording import mig, units
 
 MOST_REFUSED: Final = 3
 MODEL_WIDTH: Final = 10
@@ -41,7 +41,8 @@ def lines(cluster: Cluster, nodes: Iterable[Node] | None = None) -> Iterator[Tex
         yield Text(f"{name} is not believed: {why}", style="yellow")
     if (more := len(cluster.refused) - MOST_REFUSED) > 0:
         yield Text(f"and {more} more status files are not believed", style="yellow")
-    yield from (Text(printable(note), style="yellow") for note in cluster.notes)
+    unknown = [each.name for node in shown for each in node.gpus if each.use is None]
+    yield from (Text(printable(note), style="yellow") for note in (*cluster.notes, *mig.note(unknown)))
 
 
 def summary(found: Totals) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Final
 
 from fikitd.api.uses import Use
 
-from fikit.api.job_report import JobReport, moment
+from fikit.api.job_report import TypedReport, moment
 from fikit.cluster import past
 from fikit.wording import screen
 
@@ -25,7 +25,7 @@ COLUMNS: Final = (
 FORMULA: Final = ("=", "+", "-", "@")  # what a spreadsheet would compute; names are their users'
 
 
-def emit(reports: Iterable[JobReport], uses: Iterable[Use] = ()) -> None:
+def emit(reports: Iterable[TypedReport], uses: Iterable[Use] = ()) -> None:
     """A line of names, then a line for each job, those with a report first."""
     emit_rows(COLUMNS, chain(map(_row, reports), map(_row_of_use, uses)))
 
@@ -40,7 +40,7 @@ def emit_rows(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
     screen.echo(sink.getvalue().rstrip("\n"))
 
 
-def _row(report: JobReport) -> tuple[object, ...]:
+def _row(report: TypedReport) -> tuple[object, ...]:
     memory = report.memory
     return (
         *(getattr(report, column) for column in SAME), memory and memory.peak_bytes, memory and memory.limit_bytes, report.device.name,

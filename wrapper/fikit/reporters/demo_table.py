@@ -14,7 +14,7 @@ from fikit.reporters.table import BAR_WIDTH, NAME_WIDTH, PRIORITY_STYLES, device
 from fikit.wording import elapsed, units
 
 JOBS = ("high", "low")
-MODES = {"solo_s": "alone", "shared_s": "default sharing", "fikit_s": "fikit"}
+MODES = {"alone_s": "alone", "shared_s": "default sharing", "fikit_s": "fikit"}
 REPORTED = {"shared": "default sharing", "fikit": "fikit"}  # modes in which fikit manages the jobs
 Told = dict[str, Any]
 
@@ -57,11 +57,11 @@ def _times(summary: dict[str, Any]) -> Grid:
     rows = [(job, mode, summary[job][mode]) for job in JOBS for mode in MODES]
     longest = max(seconds for _, _, seconds in rows)
     ratios = [
-        "-" if summary.get("disturbed") else units.ratio(seconds / summary[job]["solo_s"]) for job, _, seconds in rows
+        "-" if summary.get("disturbed") else units.ratio(seconds / summary[job]["alone_s"]) for job, _, seconds in rows
     ]
     return Grid(
         [
-            Column("job", [Text(job if mode == "solo_s" else "", style=PRIORITY_STYLES[job]) for job, mode, _ in rows]),
+            Column("job", [Text(job if mode == "alone_s" else "", style=PRIORITY_STYLES[job]) for job, mode, _ in rows]),
             Column("mode", [MODES[mode] for _, mode, _ in rows], WORDS),
             Column("time", [units.duration(seconds) for _, _, seconds in rows], justify="right"),
             Column("against alone", ratios, justify="right"),

@@ -153,6 +153,6 @@ def _folded(cell: RenderableType) -> RenderableType:
 
 def bar(part: float, whole: float, width: int) -> str:
     """`part` of `whole` as a bar of at most `width` cells, in eighths of a cell."""
-    eighths = round(8 * width * part / whole) if whole > 0 else 0
-    full, rest = divmod(max(0, min(eighths, 8 * width)), 8)
+    share = max(0.0, min(part / whole, 1.0)) if whole > 0 else 0.0
+    full, rest = divmod(round(8 * width * share), 8)
     return "█" * full + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[rest]

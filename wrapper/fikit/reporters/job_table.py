@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from fikitd.api.reports import gpu_time_bound, has_times
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -35,15 +34,6 @@ def report(record: dict[str, Any], verbose: bool = False, advices: Sequence[Advi
 
 
 def _facts(record: dict[str, Any], verbose: bool) -> Table:
-    rows_of = Table(
-        box=box.SIMPLE,
-        show_header=False,
-        title=table.title(f"Job {table.job(record)}"),
-        title_justify="left",
-        pad_edge=False,
-    )
-    rows_of.add_column(style="dim", no_wrap=True)
-    rows_of.add_column(overflow="fold")
     gaps = record["gaps"]
     rows: list[tuple[str, RenderableType]] = [
         *([("result", Text(answer))] if (answer := verdict.of(record)) else []),
@@ -80,9 +70,7 @@ def _facts(record: dict[str, Any], verbose: bool) -> Table:
     if record["expired"]:
         rows.append(("leases run out", Text(units.count(record["expired"]), style="yellow")))
     rows += [("warning", Text(str(text), style="yellow")) for text in record["warnings"]]
-    for name, value in rows:
-        rows_of.add_row(name, value)
-    return rows_of
+    return table.facts(f"Job {table.job(record)}", rows)
 
 
 def _ran(record: dict[str, Any]) -> str:

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from fikitd.api.uses import Use
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from fikit.api.advice import Advice
@@ -18,31 +16,20 @@ from fikit.cluster import past
 from fikit.cluster.past import Sums
 from fikit.reporters import job_table, table
 from fikit.reporters.grid import WORDS, Column, Grid, bar
-from fikit.wording import moments, units
+from fikit.wording import mig, moments, units
 
 SUMS: Final = ("jobs", "alone_jobs", "unused_jobs", "emulated_jobs", "held_s", "watched_s", "idle_s")
 
 
 def report(use: Use, advices: Sequence[Advice] = ()) -> Group:
     """The answer first, what to do last."""
-    rows_of = Table(
-        box=box.SIMPLE,
-        show_header=False,
-        title=table.title(f"Job {table.job(use)}"),
-        title_justify="left",
-        pad_edge=False,
-    )
-    rows_of.add_column(style="dim", no_wrap=True)
-    rows_of.add_column(overflow="fold")
-    for name, cell in rows(use):
-        rows_of.add_row(name, cell)
-    return Group(rows_of, *job_table.advice(advices))
+    return Group(table.facts(f"Job {table.job(use)}", rows(use)), *job_table.advice(advices))
 
 
 def rows(use: Use) -> list[tuple[str, RenderableType]]:
     """Of the table, each with its name."""
     result = (
-        "used no GPU through fikit, and had a share of one"
+        f"used no GPU through fikit, and had {had(use)}"
         if use["shared"]
         else "had its GPU to itself, so fikit did nothing for it"
     )
@@ -61,6 +48,8 @@ def rows(use: Use) -> list[tuple[str, RenderableType]]:
                 f"{bar(use['busy'], 1.0, job_table.BAR_WIDTH):<{job_table.BAR_WIDTH}} {units.percent(use['busy'], 1)}, in the mean of {looks}",
             )
         )
+    elif use.get("split"):
+        found.append(("GPU busy", Text(f"not known: {mig.NOT_TOLD}")))
     whole = [gpu["memory_bytes"] for gpu in use["gpus"] if gpu["memory_bytes"]]
     if use["peak_bytes"] is not None:
         found.append(
@@ -85,7 +74,7 @@ def grid(uses: Sequence[Use]) -> Grid:
         [
             table.jobs([(use["job"], use["name"]) for use in uses]),
             *([Column("user", [Text(table.user(use["uid"])) for use in uses], goes=3)] if others else []),
-            Column("had", ["a share, unused" if use["shared"] else _gpus(len(use["gpus"])) for use in uses], WORDS),
+            Column("had", [f"{had(use)}, unused" if use["shared"] else had(use) for use in uses], WORDS),
             Column("ended", ["-" if each.ended is None else moments.minute(each.ended) for each in held], WORDS, goes=2),
             numbers("held", 1, [units.span(each.held_s) if each.alone else "-" for each in held]),
             numbers("GPU busy", 0, ["-" if each.busy is None else units.percent(each.busy, 1) for each in held]),
@@ -119,13 +108,19 @@ def lines(found: Sums, beside: bool) -> Iterator[str]:
         part = f" (known of {units.span(found.watched_s)})" if 0 < found.watched_s < found.held_s else ""
         facts.append(f"{_jobs(found.alone_jobs)} had GPUs alone for {units.span(found.held_s)}{busy}{part}")
     if found.unused_jobs:
-        facts.append(f"{_jobs(found.unused_jobs)} had a share of a GPU and did not use it")
+        facts.append(
+            f"{_jobs(found.unused_jobs)} had a GPU, or a share of one, and launched nothing on it through fikit"
+        )
     emulated = f"; {units.count(found.emulated_jobs)} on an emulated GPU" if found.emulated_jobs else ""
     yield f"{'not in these sums' if beside else 'total'}: {', '.join(facts)}{emulated}"
 
 
-def _gpus(number: int) -> str:
-    return "a GPU alone" if number <= 1 else f"{number} GPUs alone"
+def had(use: Use) -> str:
+    """What of the GPUs it had, as far as that is certain."""
+    number = use.get("whole", 0) if use["shared"] else max(len(use["gpus"]), use.get("whole", 0), 1)
+    if not number:
+        return "a GPU or a share of one"
+    return "a GPU alone" if number == 1 else f"{number} GPUs alone"
 
 
 def _jobs(number: int) -> str:

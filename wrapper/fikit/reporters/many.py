@@ -10,14 +10,14 @@ from fikitd.api.uses import Use
 from rich.console import RenderableType
 from rich.text import Text
 
-from fikit.api.job_report import JobReport
+from fikit.api.job_report import TypedReport
 from fikit.api.sums import Totals
 from fikit.reporters import job_use, table
 from fikit.wording import elapsed, units
 
 MOST: Final = 1000  # lines: nobody reads more, and rich takes its time for each
 
-ORDERS: Final[dict[str, Callable[[JobReport], float | None]]] = {
+ORDERS: Final[dict[str, Callable[[TypedReport], float | None]]] = {
     "slowdown": lambda report: report.slowdown,
     "elapsed": lambda report: report.elapsed_s,
     "waited": lambda report: report.waited_s,
@@ -28,13 +28,13 @@ ORDERS: Final[dict[str, Callable[[JobReport], float | None]]] = {
 }
 
 
-def ordered(reports: list[JobReport], by: str | None) -> list[JobReport]:
+def ordered(reports: list[TypedReport], by: str | None) -> list[TypedReport]:
     """Most of it first, unknown ones last; as they come without an order, and where they are equal."""
     if by is None:
         return reports
     key = ORDERS[by]
 
-    def rank(report: JobReport) -> tuple[bool, float]:
+    def rank(report: TypedReport) -> tuple[bool, float]:
         value = key(report)
         return value is None, -(value or 0.0)
 
@@ -46,7 +46,7 @@ def ordered_uses(uses: list[Use], by: str | None) -> list[Use]:
     return sorted(uses, key=lambda use: use["peak_bytes"] or 0, reverse=True) if by == "memory" else uses
 
 
-def view(reports: Sequence[JobReport], totals: Totals, uses: Sequence[Use] = ()) -> Iterator[RenderableType]:
+def view(reports: Sequence[TypedReport], totals: Totals, uses: Sequence[Use] = ()) -> Iterator[RenderableType]:
     """The tables, and lines below."""
     if reports:
         yield table.reports([dict(report.record) for report in reports[:MOST]])

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from fikitd.api.reports import against_alone, has_times
 
+from fikit.stored.spans import MEMORY
 from fikit.wording import elapsed
 
 TRACKS: Final = ("launches", "kernels, as reckoned", "waits", "gaps", "gaps, as predicted", "grants", "host waited")
@@ -87,7 +88,8 @@ def _events(number: int, client: Event, trace: Trace) -> Iterator[Event]:
             yield from slice_(GAPS, "gap", t_ns, length_ns, args)
             yield from slice_(PREDICTED, "predicted gap", t_ns, max(predicted_ns, 0), args)
         elif kind == "wait":
-            why = {"reason": reason, "by": _who(by, trace), "kernel": kernel if slot else ""}
+            whom = "other jobs" if reason == MEMORY else _who(by, trace)
+            why = {"reason": reason, "by": whom, "kernel": kernel if slot else ""}
             yield from slice_(WAITS, reason.replace("_", " "), t_ns, length_ns, why)
 
 

@@ -13,8 +13,8 @@ from fikit.wording import units
 if TYPE_CHECKING:  # the simulator is loaded by whoever has an outcome
     from fikitd.simulation.simulator import Outcome, Scenario
 
-MODES = {"solo_s": "alone", "shared_s": "default sharing", "fikit_s": "fikit"}
-COLOURS = {"solo_s": "#9aa5b1", "shared_s": "#d64545", "fikit_s": "#2f8f5b"}
+MODES = {"alone_s": "alone", "shared_s": "default sharing", "fikit_s": "fikit"}
+COLOURS = {"alone_s": "#9aa5b1", "shared_s": "#d64545", "fikit_s": "#2f8f5b"}
 TITLES = {"high": "high priority: image classification", "low": "low priority: training"}
 LEFT, BAR, ROW, WIDTH = 130, 420, 24, 660
 MOST_OF_NAME = 70
@@ -30,13 +30,13 @@ def demo(summary: dict[str, Any]) -> str:
     for job, title in TITLES.items():
         parts.append(_text(10, y, title, weight="bold"))
         seconds = summary[job]
-        promised_s = seconds["solo_s"] * (1 + share(summary["max_slowdown"])) if job == "high" else 0.0
+        promised_s = seconds["alone_s"] * (1 + share(summary["max_slowdown"])) if job == "high" else 0.0
         longest = max(promised_s, *(seconds[mode] for mode in MODES))
         if promised_s:
             parts += _promise(
                 LEFT + BAR * promised_s / longest,
                 y + 8,
-                f"promised: {units.ratio(promised_s / seconds['solo_s'])} at most",
+                f"promised: {units.ratio(promised_s / seconds['alone_s'])} at most",
             )
         for mode, label in MODES.items():
             y += ROW
@@ -45,7 +45,7 @@ def demo(summary: dict[str, Any]) -> str:
             parts.append(
                 f'<rect x="{LEFT}" y="{y - 13}" width="{length:.1f}" height="17" rx="2" fill="{COLOURS[mode]}"/>'
             )
-            note = "" if mode == "solo_s" or disturbed else f" ({seconds[mode] / seconds['solo_s']:.2f}x)"
+            note = "" if mode == "alone_s" or disturbed else f" ({seconds[mode] / seconds['alone_s']:.2f}x)"
             parts.append(_text(LEFT + length + 6, y, f"{seconds[mode]:.2f} s{note}"))
         if job == "high":
             y += ROW
@@ -88,7 +88,7 @@ def simulation(outcome: Outcome, scenario: Scenario) -> str:
     parts, y = [], 24
     for name, ratio, colour in rows:
         parts.append(_text(10, y, name if len(name) <= MOST_OF_NAME else f"{name[: MOST_OF_NAME - 1]}…", weight="bold"))
-        for label, value, fill in (("alone", 1.0, COLOURS["solo_s"]), ("beside the other", ratio, colour)):
+        for label, value, fill in (("alone", 1.0, COLOURS["alone_s"]), ("beside the other", ratio, colour)):
             y += ROW
             parts += _bar(
                 y,

@@ -47,17 +47,23 @@ def view(past: Past) -> Iterator[RenderableType]:
 def lines(past: Past) -> Iterator[str]:
     """The sums in words: each with what it is of."""
     found = past.sums
-    yield f"{_many(found.jobs, 'job')} ended from {moments.minute(past.since)} to {moments.minute(past.until)}: {_kinds(found)}"
+    when = f"ended from {moments.minute(past.since)} to {moments.minute(past.until)}"
+    if not found.jobs:
+        yield f"no job of which fikit has a report {when}"
+        return
+    yield f"{_many(found.jobs, 'job')} {when}: {_kinds(found)}"
     if found.emulated_jobs:
         yield f"{units.count(found.emulated_jobs)} of them on an emulated GPU, whose figures say nothing about a real one"
     if found.alone_jobs:
-        known = "" if found.watched_s >= found.held_s else f"; how busy is known of {hours(found.watched_s)}"
-        yield f"held alone: {hours(found.held_s)}{known}"
+        known = (
+            "" if found.watched_s >= found.held_s else f"; how busy the GPUs were is known of {hours(found.watched_s)}"
+        )
+        yield f"GPU-hours that jobs held alone: {hours(found.held_s)}{known}"
     if found.watched_s:
-        yield f"idle of these: {hours(found.idle_s)}; held by jobs that kept them less than 20 % busy: {hours(found.nearly_idle_s)}"
-        yield f"sharing would free at most: {hours(found.freed_s)} (what jobs with one GPU left of its time, and of its memory)"
+        yield f"of these {hours(found.watched_s)} the GPUs were idle for {hours(found.idle_s)}; jobs that kept them less than 20 % busy held {hours(found.nearly_idle_s)}"
+        yield f"sharing would free at most {hours(found.freed_s)}: of each job with one GPU what it left of the GPU's time or, if less, memory"
     if found.kept + found.broken + found.unknown:
-        yield f"slowdown bound: kept for {found.kept}, not for {found.broken}, not known for {found.unknown}"
+        yield f"promises kept: {found.kept}, broken: {found.broken}, not known: {found.unknown}"
 
 
 def users(found: Sequence[tuple[int, Sums]]) -> Grid:
@@ -75,7 +81,7 @@ def users(found: Sequence[tuple[int, Sums]]) -> Grid:
             numbers("below 20 % busy", 0, [hours(sums.nearly_idle_s) for _, sums in rows]),
             numbers("sharing frees", 0, [hours(sums.freed_s) for _, sums in rows]),
             numbers("shared", 2, [units.count(sums.shared_jobs) for _, sums in rows]),
-            numbers("unused shares", 4, [units.count(sums.unused_jobs) for _, sums in rows]),
+            numbers("unused", 4, [units.count(sums.unused_jobs) for _, sums in rows]),
             numbers("kept", 3, [units.count(sums.kept) for _, sums in rows]),
             numbers("broken", 1, [units.count(sums.broken) for _, sums in rows]),
         ],
@@ -106,9 +112,9 @@ def hours(seconds: float) -> str:
 
 
 def slower(job: Held) -> str:
-    """`9 % of 5 %`."""
+    """`9 % (5 % allowed)`."""
     by = "-" if job.slowdown is None else f"{100 * (job.slowdown - 1):.0f} %"
-    return by if job.max_slowdown is None else f"{by} of {100 * job.max_slowdown:.3g} %"
+    return by if job.max_slowdown is None else f"{by} ({100 * job.max_slowdown:.3g} % allowed)"
 
 
 def ended(job: Held) -> str:
@@ -126,7 +132,7 @@ def _iso(at: datetime | None) -> str | None:
 
 def _kinds(found: Sums) -> str:
     facts = [f"{units.count(found.alone_jobs)} had GPUs alone", f"{units.count(found.shared_jobs)} shared one"]
-    facts += [f"{units.count(found.unused_jobs)} did not use their share"] if found.unused_jobs else []
+    facts += [f"{units.count(found.unused_jobs)} launched nothing through fikit"] if found.unused_jobs else []
     return ", ".join(facts)
 
 

@@ -6,7 +6,7 @@ import io
 import os
 import pwd
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fikitd.api.report_format import SLICES
@@ -170,7 +170,7 @@ def touched(found: dict[str, Any], link_bytes_per_s: float) -> Grid:
         f"one launch {units.gibibytes(found['least_bytes'])} at most"
     )
     costs = [
-        f"planned: with {units.gibibytes(each['budget_bytes'])} of it on the GPU {100 * each['stretch']:.1f} % longer, and "
+        f"planned: with {units.gibibytes(each['budget_bytes'])} of it on the GPU {units.longer(each['stretch'])}, and "
         f"{units.gibibytes(each['moved_bytes'])} moved each time, at {link_bytes_per_s / 1e9:.0f} GB/s (assumed)"
         for each in found["budgets"]
     ]
@@ -187,6 +187,16 @@ def touched(found: dict[str, Any], link_bytes_per_s: float) -> Grid:
         title=title("Memory that its kernels touch"),
         notes=[*([f"and {rest} more"] if rest > 0 else []), sentence, *costs],
     )
+
+
+def facts(heading: str, rows: Iterable[tuple[str, RenderableType]]) -> Table:
+    """What is known of one thing: each row has a name, or none where it goes on with the row above."""
+    table = Table(box=box.SIMPLE, show_header=False, title=title(heading), title_justify="left", pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, cell in rows:
+        table.add_row(name, cell)
+    return table
 
 
 def checks(results: list[dict[str, str]]) -> Table:

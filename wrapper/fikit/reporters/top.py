@@ -11,14 +11,14 @@ from rich.text import Text
 
 from fikit.reporters import table
 from fikit.reporters.grid import WORDS, Bar, Column, Grid
-from fikit.wording import device_mode, gpu_switch, units
+from fikit.wording import device_mode, gpu_switch, memory_moved, units
 from fikit.wording.elapsed import PARTS
 
 BAR_WIDTH = 10
 
 
 def view(use: dict[str, Any]) -> Group:
-    """Everything, `use` as fikit.node_use.between gives it."""
+    """Everything, `use` as fikit.api.node_use.between gives it."""
     parts: list[RenderableType] = [Text(f"{use['node']}, policy {use['policy']}", style="dim")]
     for gpu in use["gpus"]:
         parts += ["", _heading(gpu)]
@@ -79,12 +79,14 @@ def _own(job: dict[str, Any]) -> tuple[str, ...]:
     limit = f" / {units.gibibytes(job['memory_limit_bytes'])}" if job["memory_limit_bytes"] else ""
     resident = job.get("memory_on_gpu_bytes")
     on_gpu = "" if resident is None else f", {units.gibibytes(resident)} on the GPU"
+    planned = job.get("memory_plan")
+    plan = "" if planned is None else f", plan {memory_moved.budget(planned['budget_bytes'], planned['peak_bytes'])}"
     return (
         *(_percent((job["shares"] or {}).get(word)) for word in PARTS.values()),
         _against_alone(job["job_time"]),
         _rate(job["launches_per_s"]),
         _rate(job["others_kernels_per_s"]),
-        f"{units.gibibytes(job['memory_bytes'])}{limit}{on_gpu}",
+        f"{units.gibibytes(job['memory_bytes'])}{limit}{on_gpu}{plan}",
         str(len(job["pids"])),
     )
 

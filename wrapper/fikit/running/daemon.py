@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 from fikitd.api.client import Control, ControlError, DaemonUnreachable, wait_until_there
-from fikitd.config.fikit_toml import ENV_CONFIG, Config, DaemonConfig, SchedulerConfig
+from fikitd.config import fikit_toml
+from fikitd.config.fikit_toml import ENV_CONFIG, Config, DaemonConfig, OversubscribeConfig, SchedulerConfig
 from fikitd.store import mounts
 
 from fikit import site_paths
@@ -76,7 +77,7 @@ def _personal(policy: str | None) -> Place:
     scheduler = SchedulerConfig() if policy is None else SchedulerConfig(policy)
     unfinished = config_file.with_suffix(f".{os.getpid()}.tmp")
     try:
-        unfinished.write_bytes(Config(daemon, scheduler).toml().encode())
+        unfinished.write_bytes(Config(daemon, scheduler, oversubscribe=_oversubscribe()).toml().encode())
         unfinished.rename(config_file)
     except UnicodeEncodeError:
         raise CannotStart(
@@ -92,6 +93,14 @@ def _personal(policy: str | None) -> Place:
             advice = "set XDG_STATE_HOME to a directory of yours"
             raise CannotStart(f"couldn't make {directory}: {error.strerror}: {advice}") from error
     return Place(place.run_dir, place.report_dir, place.profile_dir, config_file)
+
+
+def _oversubscribe() -> OversubscribeConfig:
+    """As the machine's fikit.toml has it; a file with a mistake allows nothing."""
+    try:
+        return fikit_toml.load().oversubscribe
+    except fikit_toml.ConfigError:
+        return OversubscribeConfig()
 
 
 def _policy_of(place: Place) -> str | None:

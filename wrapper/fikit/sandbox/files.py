@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -211,8 +211,9 @@ def fikit_toml(  # noqa: PLR0917
     scheduler: dict[str, Any],
     access: dict[str, Any] | None = None,
     daemon: dict[str, Any] | None = None,
-    gpu: dict[str, Any] | None = None,
+    sections: Mapping[str, dict[str, Any]] | None = None,
 ) -> str:
+    """sections: further ones by name; an empty one is left out."""
     return tomlkit.dumps(
         {
             **({"access": access} if access else {}),
@@ -223,7 +224,7 @@ def fikit_toml(  # noqa: PLR0917
                 **(daemon or {}),
             },
             "scheduler": scheduler,
-            **({"gpu": gpu} if gpu else {}),
+            **{name: keys for name, keys in (sections or {}).items() if keys},
             "slurm": {
                 "gpu_memory_gib": machine.gpu_memory_gib,
                 "default_share_gib": max(1, machine.gpu_memory_gib // 4),

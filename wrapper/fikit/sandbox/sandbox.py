@@ -17,10 +17,10 @@ from types import TracebackType
 from typing import Any
 
 from fikitd.api.client import Control, ControlError, DaemonUnreachable
+from fikitd.base import quantities
 from fikitd.config.fikit_toml import SchedulerConfig
 
 from fikit import disk_space
-from fikit.options.sizes import parse_size
 from fikit.sandbox import accounting as sandbox_accounting
 from fikit.sandbox import files
 from fikit.sandbox import needs as sandbox_needs
@@ -43,7 +43,8 @@ class Sandbox:
     gpu_types: Slurm's name for each GPU's model. spread: the least loaded GPU takes a sharing job, instead of the first with room.
     nodes: how many the machine claims to be; each has a slurmd of its own, all have the same GPUs and fikitd.
     apart: each node has a network, a host name, a fikitd and GPUs of its own (sandbox_network); `run_dirs` are theirs.
-    Attributes `daemon`, `gpu`: further keys of fikit.toml's [daemon] and [gpu], for the fikitd after the next set_policy.
+    device: further keys of the emulated GPU's [device].
+    Attributes `daemon`, `gpu`, `oversubscribe`: further keys of fikit.toml's sections of these names, for the fikitd after the next set_policy.
     access: fikit.toml's [access]. slurm_lines: further lines of slurm.conf. accounting: with slurmdbd and a MariaDB.
     Attributes `root`, `run_dir`, `report_dir`, `profile_dir`, `fikit_toml`, `logs` are its paths.
     """
@@ -58,6 +59,7 @@ class Sandbox:
         real_gpu: bool = False,
         scheduler: dict[str, Any] | None = None,
         slice_us: int | None = None,
+        device: dict[str, Any] | None = None,
         keep: bool = False,
         nodes: int = 1,
         apart: bool = False,
@@ -69,13 +71,13 @@ class Sandbox:
     ) -> None:
         self._wishes = Wishes(
             gpus=gpus,
-            gpu_memory_gib=parse_size(gpu_memory) // files.GIB,
+            gpu_memory_gib=quantities.size(gpu_memory) // files.GIB,
             gpu_types=list(gpu_types) or ["nvidia" if real_gpu else "emulated"] * gpus,
             nodes=nodes,
             spread=spread,
             real_gpu=real_gpu,
             emulator_config=emulator_config,
-            emulator_device={} if slice_us is None else {"slice_us": slice_us},
+            emulator_device={**({} if slice_us is None else {"slice_us": slice_us}), **(device or {})},
             slurm_lines=slurm_lines,
         )
         if gpus < 1 or self._wishes.gpu_memory_gib < 1:
@@ -85,6 +87,7 @@ class Sandbox:
         self._access = access or {}
         self.daemon: dict[str, Any] = {}
         self.gpu: dict[str, Any] = {}
+        self.oversubscribe: dict[str, Any] = {}
         self._keep = keep
         self._failed = False
         self._group = Group()
@@ -236,7 +239,8 @@ class Sandbox:
 
     def _write_fikit_toml(self) -> None:
         assert self._site is not None
-        self._site.write_fikit_toml(self._scheduler, self._access, self.daemon, self.gpu)
+        sections = {"gpu": self.gpu, "oversubscribe": self.oversubscribe}
+        self._site.write_fikit_toml(self._scheduler, self._access, self.daemon, sections)
 
     def _start_accounting(self, accounting: Accounting) -> None:
         self._start(*accounting.database())

@@ -9,7 +9,7 @@ import stat
 import sys
 import tempfile
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -105,12 +105,16 @@ class Site:
             _write(layout.etc / name, text, modes.get(name, 0o644))
 
     def write_fikit_toml(
-        self, scheduler: dict[str, Any], access: dict[str, Any], daemon: dict[str, Any], gpu: dict[str, Any]
+        self,
+        scheduler: dict[str, Any],
+        access: dict[str, Any],
+        daemon: dict[str, Any],
+        sections: Mapping[str, dict[str, Any]],
     ) -> None:
         """Replace it: its readers see the old or the new one."""
         file = self._layout.fikit_toml
         unfinished = file.with_suffix(".tmp")
-        _write(unfinished, files.fikit_toml(self._layout, self.machine, scheduler, access, daemon, gpu))
+        _write(unfinished, files.fikit_toml(self._layout, self.machine, scheduler, access, daemon, sections))
         unfinished.rename(file)
 
     def _gpu_files(self) -> list[Path]:

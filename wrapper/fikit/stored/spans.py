@@ -8,6 +8,9 @@ from typing import Final
 Span = tuple[int, int]  # from, to
 
 LOWER_WORK: Final = "lower_work"  # the reason of a trace's wait that is none, but a delay behind a lower job's kernels
+MEMORY: Final = (
+    "memory"  # of one while the memory of other jobs has its turn: a trace names the job itself, and no other
+)
 
 
 def union(spans: Iterable[Span]) -> list[Span]:

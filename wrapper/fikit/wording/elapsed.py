@@ -9,7 +9,7 @@ from fikit.wording import units
 PARTS: Final = {"waited_s": "waited", "delayed_s": "delayed", "host_s": "host", "unexplained_s": "unexplained"}
 HOST: Final = {
     "start_s": "a longer start than its profile's",
-    "late_s": "longer between launches than its profile says",
+    "late_s": "longer between launches than its profile says, or without a processor core",
     "end_s": "a longer end than its profile's",
     "unknown_s": "start and end, of which no profile says how long they take",
 }

@@ -29,4 +29,22 @@ def sentence(memory: Mapping[str, Any], elapsed_s: float | None) -> str:
         facts.append(f"misses {units.percent(moved['missed_bytes'], needed, places=1)}")
     if moved["failures"]:
         facts.append(f"the driver refused {units.count(moved['failures'])} moves")
+    if plan := memory.get("plan"):
+        facts.append(plan_sentence(plan))
     return ", ".join(facts)
+
+
+def plan_sentence(plan: Mapping[str, Any]) -> str:
+    """`with a budget of 5.20 of 8.00 GiB, moved 3.10 GiB a pass in 400 passes`, or `... in 800 passes of 2 processes`."""
+    skipped = f", {units.count(plan['skipped'])} moves too late" if plan["skipped"] else ""
+    processes = plan.get("processes", 1)
+    whose = f" of {units.count(processes)} processes" if processes > 1 else ""
+    return (
+        f"with a budget of {budget(plan['budget_bytes'], plan['peak_bytes'])}, moved {units.gibibytes(plan['moved_bytes_per_pass'])} a pass "
+        f"in {units.count(plan['passes'])} pass{'' if plan['passes'] == 1 else 'es'}{whose}{skipped}"
+    )
+
+
+def budget(budget_bytes: int, peak_bytes: int) -> str:
+    """`5.20 of 8.00 GiB`: of a plan."""
+    return f"{units.gibibytes(budget_bytes).removesuffix(' GiB')} of {units.gibibytes(peak_bytes)}"

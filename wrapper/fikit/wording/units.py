@@ -63,6 +63,11 @@ def percent(part: float, whole: float, places: int = 0) -> str:
     return "-" if whole <= 0 else f"{100 * part / whole:.{places}f} %"
 
 
+def longer(stretch: float) -> str:
+    """`4.1 % longer`, `3.50 times as long`: by so much of what it was."""
+    return f"{100 * stretch:.1f} % longer" if stretch < 1 else f"{_three(1 + stretch)} times as long"
+
+
 def _three(value: float) -> str:
     if value >= 100:
         return f"{value:.0f}"

@@ -1,4 +1,4 @@
-"""Why a job was slow: the report's `held` and `delayed` in words."""
+"""Why a job was slow: the report's `wait_reasons` and `delays` in words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Entry = dict[str, Any]
 
 def why(record: dict[str, Any]) -> list[str]:
     """One line for each of the longest reasons, one for the rest, one for what has none; nothing for a job that never waited."""
-    held = [entry for entry in record.get("held", []) if entry["total_s"] > 0]  # reports of before have none
+    held = [entry for entry in record.get("wait_reasons", []) if entry["total_s"] > 0]  # reports of before have none
     lines = [f"{units.duration(entry['total_s'])} {phrase(entry, record)}" for entry in held[:TOLD]]
     rest = held[TOLD:]
     if len(rest) == 1:
@@ -26,7 +26,7 @@ def why(record: dict[str, Any]) -> list[str]:
         lines.append(f"{units.duration(total)} for {len(rest)} other reasons (--json has them all)")
     waited_s = record["wait"]["total_s"]
     unseen_s = waited_s - sum(entry["total_s"] for entry in held)
-    if "held" in record and unseen_s > max(UNSEEN_S, UNSEEN * waited_s):
+    if "wait_reasons" in record and unseen_s > max(UNSEEN_S, UNSEEN * waited_s):
         lines.append(
             f"{units.duration(unseen_s)} that fikitd did not see: it was late, or several threads waited at once"
         )
@@ -35,14 +35,14 @@ def why(record: dict[str, Any]) -> list[str]:
 
 def waits_now_s(record: dict[str, Any]) -> float:
     """For how long a running job has been in a wait that has not ended: reasons have it, the sum of all waits not yet. 0 for none."""
-    more_s = float(sum(entry["total_s"] for entry in record.get("held", []))) - float(record["wait"]["total_s"])
+    more_s = float(sum(entry["total_s"] for entry in record.get("wait_reasons", []))) - float(record["wait"]["total_s"])
     slight_s = max(UNSEEN_S, UNSEEN * record["wait"]["total_s"])
     return more_s if record["state"] == "running" and more_s > slight_s else 0.0
 
 
 def delayed(record: dict[str, Any]) -> list[str]:
     """What the job's kernels met on the GPU: `12 ms behind kernels of job 18 (priority 8)`."""
-    found = [entry for entry in record.get("delayed", []) if entry["total_s"] > 0]
+    found = [entry for entry in record.get("delays", []) if entry["total_s"] > 0]
     lines = [f"{units.duration(entry['total_s'])} behind kernels of {who(entry, record)}" for entry in found[:TOLD]]
     if rest := found[TOLD:]:
         lines.append(f"{units.duration(sum(e['total_s'] for e in rest))} behind those of {len(rest)} other jobs")

@@ -1,5 +1,5 @@
-// Whether a client's host, in a gap as long as a pause of the program's own, waited for a processor core instead. The kernel's
-// count is read at most once in kReadNs, and only where nothing is left on the device: no launch costs more for it.
+// Tells a pause of the program from a host that had no processor core, by Linux's count of the time without a core. The count is read at
+// most once in kReadNs and at the end of a pause, and only when the client has reported something: no launch waits for it.
 #pragma once
 
 #include <algorithm>
@@ -9,33 +9,48 @@
 
 namespace fikit::tracking {
 
+// t_ns is when something happened, now_ns >= t_ns when fikitd learns of it and can read the count. What was read after a gap began says
+// nothing about the gap's beginning: a gap counts from the newest reading that is at most kReadNs younger than its beginning.
 class HostCores {
  public:
-  // All that the client launched is known to be complete. read: for how long so far its host has waited for a core, or kUnknown.
+  // All that the client launched is known to be complete. read() returns for how long its host has so far been without a core, or kUnknown.
   template <typename Read>
-  void all_done(std::int64_t t_ns, const Read& read) {
+  void all_done(std::int64_t t_ns, std::int64_t now_ns, const Read& read) {
     idle_since_ns_ = t_ns;
-    if (t_ns - read_at_ns_ < kReadNs) return;
-    read_at_ns_ = t_ns;
-    waited_ns_ = read();
+    if (newest_.at_ns <= t_ns) before_ = newest_;
+    if (newest_.at_ns != kLongAgo && now_ns - newest_.at_ns < kReadNs) return;
+    newest_ = {.at_ns = now_ns, .waited_ns = read()};
+    if (now_ns - t_ns < kReadNs || before_.waited_ns < 0) before_ = newest_;
   }
 
-  // Of a gap from then until this launch; 0 where it is no longer than a pause, or nothing is known of it.
+  // For how much of the gap until this launch the host had no core; 0 where the gap is shorter than a pause, or nothing is known. When between
+  // the two readings the host had none is not known: beyond kReadNs of other time there, the gap gets its share by length.
   template <typename Read>
-  std::int64_t launched(std::int64_t t_ns, const Read& read) {
+  std::int64_t launched(std::int64_t t_ns, std::int64_t now_ns, const Read& read) {
     const std::int64_t idle_ns = idle_since_ns_ == kLongAgo ? 0 : t_ns - idle_since_ns_;
     idle_since_ns_ = kLongAgo;
-    if (idle_ns < kPauseNs || waited_ns_ < 0) return 0;
-    const std::int64_t waited_ns = read();
-    return waited_ns < 0 ? 0 : std::clamp<std::int64_t>(waited_ns - waited_ns_, 0, idle_ns);
+    if (idle_ns < kPauseNs || before_.waited_ns < 0) return 0;
+    if (newest_.at_ns != now_ns) newest_ = {.at_ns = now_ns, .waited_ns = read()};
+    if (newest_.waited_ns < before_.waited_ns) return 0;
+    const std::int64_t waited_ns = newest_.waited_ns - before_.waited_ns;
+    const std::int64_t other_ns = std::max<std::int64_t>(newest_.at_ns - before_.at_ns - idle_ns - kReadNs, 0);
+    const double share = static_cast<double>(idle_ns) / static_cast<double>(idle_ns + other_ns);
+    const std::int64_t no_core_ns = std::clamp(static_cast<std::int64_t>(share * static_cast<double>(waited_ns)),
+                                               std::int64_t{0}, std::min(waited_ns, idle_ns));
+    before_ = {.at_ns = std::max(before_.at_ns, t_ns), .waited_ns = before_.waited_ns + no_core_ns};
+    return no_core_ns;
   }
 
  private:
-  static constexpr std::int64_t kReadNs = 20'000'000; // what was waited in the time before a gap may count as waited in it
+  static constexpr std::int64_t kReadNs = 20'000'000; // so much wait from before a gap may count as in it
 
+  struct Reading {
+    std::int64_t at_ns = kLongAgo;
+    std::int64_t waited_ns = kUnknown; // without a core
+  };
   std::int64_t idle_since_ns_ = kLongAgo;
-  std::int64_t read_at_ns_ = 0;
-  std::int64_t waited_ns_ = kUnknown; // then
+  Reading newest_;
+  Reading before_; // of the gap that begins at idle_since_ns_, less what earlier gaps got of it
 };
 
 } // namespace fikit::tracking

@@ -17,7 +17,7 @@ enum class JournalKind : std::uint8_t {
   grant,  // to the request of slot
   wait,   // of slot, for length_ns, with reason and by: one event for each reason in turn; the last may go on
   gap,    // the device was idle for length_ns from t_ns on, predicted_ns had been expected (negative: unknown)
-  drain,  // the host has waited for all its work
+  drain,  // a synchronisation of the host has ended: all its work is complete
 };
 inline constexpr std::array<std::string_view, 5> kJournalKinds{"launch", "grant", "wait", "gap", "drain"};
 

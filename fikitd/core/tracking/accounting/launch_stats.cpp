@@ -6,7 +6,7 @@
 namespace fikit::tracking {
 namespace {
 
-constexpr std::int64_t kMaxSumNs = std::int64_t{1} << 61; // sums of what clients say stop here
+constexpr std::int64_t kMaxSumNs = std::int64_t{1} << 61; // so that sums of reported times cannot overflow
 
 } // namespace
 
@@ -57,7 +57,7 @@ void GapAccount::ended(std::int64_t predicted_ns, std::int64_t actual_ns, std::i
   error_.add(std::abs(predicted_ns - actual_ns));
 }
 
-void SoloAccount::launched(std::uint32_t slot, const predictor::Prediction& predicted) {
+void SpanAlone::launched(std::uint32_t slot, const predictor::Prediction& predicted) {
   gap_ended(boundary_follows_);
   boundary_follows_ = predicted.boundary_chance > 0.5;
   if (predicted.duration_mean_ns < 0 || slot >= slots_.size()) return;
@@ -67,12 +67,12 @@ void SoloAccount::launched(std::uint32_t slot, const predictor::Prediction& pred
   slots_[slot].work.gpu_ns += static_cast<double>(predicted.duration_mean_ns);
 }
 
-void SoloAccount::gap_ended(bool boundary) {
+void SpanAlone::gap_ended(bool boundary) {
   if (!boundary) slots_[slot_].work.gap_ns += gap_ns_;
   gap_ns_ = 0;
 }
 
-SoloAccount::Work SoloAccount::of(std::size_t slot, double launches, const Work& otherwise) const {
+SpanAlone::Work SpanAlone::of(std::size_t slot, double launches, const Work& otherwise) const {
   const Slot& known = slots_[slot];
   if (known.launches == 0) return {.gpu_ns = launches * otherwise.gpu_ns, .gap_ns = launches * otherwise.gap_ns};
   const double scale = launches / known.launches;

@@ -1,4 +1,4 @@
-// Book-keeping of one client's launches and gaps. Decides nothing.
+// Statistics of one client's launches and gaps. Decides nothing.
 #pragma once
 
 #include <array>
@@ -10,13 +10,13 @@
 
 namespace fikit::tracking {
 
-// Predicted work launched after a given launch: what is left when "all up to launch n are complete" comes in.
+// Predicted work after a given launch: what is left on the device when launch n is known to be complete.
 class LaunchLog {
  public:
-  // Negative = unknown. spread_ns: by how much it may well take longer.
+  // duration_ns: negative = unknown. spread_ns: from the prediction to its 90 % quantile.
   void launched(std::int64_t duration_ns, std::int64_t spread_ns);
-  void resume_at(std::uint64_t launches); // reports were lost: this many launches so far, nothing known of them
-  // Sum of predictions after launch number `sequence` (1-based); negative when one is unknown, or it is too long ago.
+  void resume_at(std::uint64_t launches); // reports were lost: nothing is known of the launches so far
+  // Sum of predictions after launch number `sequence` (1-based); negative when one of them is unknown, or that launch is no longer kept.
   std::int64_t remaining_ns(std::uint64_t sequence) const;
   // By how much the launches after number `from` up to number `to` may take longer than predicted; negative when unknown.
   std::int64_t spread_ns(std::uint64_t from, std::uint64_t to) const;
@@ -35,13 +35,13 @@ class LaunchLog {
   std::array<Total, kKept> totals_{}; // totals_[n % kKept] = total up to and including launch n
 };
 
-// When a client's queue was believed to run dry, as it stood when the next launch ended the doubt.
+// When a client's queue was reckoned to have run dry, as of the moment of its next launch.
 struct Idle {
   std::uint64_t launches = 0; // before it
   std::int64_t since_ns = 0;
 };
 
-// The newest of them, for whoever compares them with the device's own record.
+// The newest of these moments: tests and benches compare them with the emulated device's trace.
 class IdleLog {
  public:
   void add(const Idle& idle) { idle_[count_++ % idle_.size()] = idle; }
@@ -55,8 +55,8 @@ class IdleLog {
 // Gaps of a client: predicted after a launch, ended by its next one.
 class GapAccount {
  public:
-  void kernels_of_other(std::uint32_t count) { inside_ += count; } // a lower client was given them now
-  // The client launches again. actual_ns < 0: its end was not known, or its queue was not dry.
+  void kernels_of_other(std::uint32_t count) { inside_ += count; } // granted to lower clients in the current gap
+  // The client launches again. actual_ns < 0: it is not known when its queue ran dry, or it had not.
   void ended(std::int64_t predicted_ns, std::int64_t actual_ns, std::int64_t min_gap_ns);
 
   std::uint64_t offered() const { return offered_; }
@@ -76,21 +76,21 @@ class GapAccount {
   predictor::Statistics error_; // |predicted - actual|
 };
 
-// What a client's launches would take alone, by its profile: every kernel, and the gap after it, in its context. Gaps that
-// turned out to be boundaries, and gaps where alone there mostly is one, count neither here nor in the span that is compared with
-// this: a pause of about kBoundaryNs would else be left out of one of the two alone.
-class SoloAccount {
+// What span_ns would be alone, by the profile: every kernel in its context, and the gap after it. A gap that turned out to be a boundary,
+// or mostly is one in the profile, counts neither here nor in span_ns: a pause of about kBoundaryNs must not be left out of only one of
+// the two.
+class SpanAlone {
  public:
-  explicit SoloAccount(std::size_t slots) : slots_(slots) {}
+  explicit SpanAlone(std::size_t slots) : slots_(slots) {}
   void launched(std::uint32_t slot, const predictor::Prediction& predicted);
-  bool boundary_follows() const { return boundary_follows_; } // the newest launch, more often than not, when alone
-  void gap_ended(bool boundary); // before the next launch, as far as that is known
+  bool boundary_follows() const { return boundary_follows_; } // in the profile, after the newest launch, more often than a gap
+  void gap_ended(bool boundary); // the gap before the next launch has ended
 
   struct Work {
     double gpu_ns = 0;
     double gap_ns = 0;
   };
-  // Of `launches` launches of a slot, by those that were seen; `otherwise`: the cost of one, for a slot that was not.
+  // The work of `launches` launches of a slot, from the mean of those that were reported; `otherwise`: of one launch, if none was.
   Work of(std::size_t slot, double launches, const Work& otherwise) const;
 
  private:
@@ -100,7 +100,7 @@ class SoloAccount {
   };
   std::vector<Slot> slots_;
   std::uint32_t slot_ = 0;
-  double gap_ns_ = 0; // expected after the newest launch, not counted yet
+  double gap_ns_ = 0; // the profile's gap after the newest launch, counted when it ends
   bool boundary_follows_ = false;
 };
 

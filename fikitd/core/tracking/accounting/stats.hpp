@@ -18,13 +18,13 @@ struct Stats {
 #undef COUNTER
   struct Held {
     WaitSum sum;
-    std::string kernel;                // its own; "" where it does not matter, or is not known
+    std::string kernel;                // the waiting one; "" where it does not matter, or is not known
     std::optional<double> p90_ns;      // of that kernel
   };
   Spent spent;            // where its time went
-  std::vector<Held> held; // what its waits are put down to, in no order
-  Moves moves;                // its memory that may leave the GPU; all 0: it has none
-  std::int64_t heard_ns = 0; // as its dispatcher has it: one and the same for all whose news one round found
+  std::vector<Held> held; // its waits by reason, in no order
+  Moves moves;               // its memory that may leave the GPU; all 0: it has none
+  std::int64_t heard_ns = 0; // time of the dispatcher's round that last found something new of it
 };
 
 } // namespace fikit::tracking

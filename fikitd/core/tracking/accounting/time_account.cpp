@@ -3,7 +3,7 @@
 namespace fikit::tracking {
 
 namespace {
-constexpr std::int64_t kLeastTaught = 20; // a client's time by itself says what its kernels take where that is at least 1/20 of the rest
+constexpr std::int64_t kLeastTaught = 20; // periods by itself teach how long its kernels take if they are at least 1/20 of those beside others
 } // namespace
 
 void TimeAccount::Sums::add(const Sums& more) {
@@ -16,14 +16,14 @@ void TimeAccount::Sums::add(const Sums& more) {
   work_ns += more.work_ns;
 }
 
-// A profile's gaps are the device's: they begin before the host knows that its work is done. What of them hosts did not run, they
-// waited for that word.
+// A profile's gaps are the device's idle times: they begin before the host learns that its work is done. That part of a gap shows here
+// as a wait.
 std::int64_t TimeAccount::Sums::delayed_ns() const {
   const std::int64_t words_ns = std::max<std::int64_t>(expected_gaps_ns - gaps_ns, 0);
   return std::max<std::int64_t>(behind_ns - sooner_ns - words_ns, 0);
 }
 
-// What a host ran sooner than its profile says, as far as it did not wait for that word instead.
+// By how much the host was faster than its profile says, less the waits for completions that are part of the profile's gaps.
 std::int64_t TimeAccount::Sums::late_ns() const {
   const std::int64_t late_ns = gaps_ns - expected_gaps_ns;
   return late_ns >= 0 ? late_ns : std::min<std::int64_t>(late_ns + std::max<std::int64_t>(behind_ns - sooner_ns, 0), 0);
@@ -68,7 +68,7 @@ double TimeAccount::unknown_part() const {
   return period_.launches == 0 ? 0 : static_cast<double>(period_.unknown) / static_cast<double>(period_.launches);
 }
 
-// Where a wait for it ends later than reckoned, all that comes after it is reckoned later by as much.
+// A wait that ends later than reckoned moves all that is reckoned after it by as much.
 void TimeAccount::complete(const Completion& completion, const OthersWork& others) {
   const bool reckoned = completion.left_ns >= 0 && dry_ns_ != kLongAgo;
   const std::int64_t left_ns = reckoned ? completion.left_ns : 0;
@@ -105,8 +105,8 @@ Spent TimeAccount::spent(std::int64_t t_ns, const OthersWork& others) const {
           .unexplained_ns = then.beside_.unknown_ns + then.beside_.unknown_gaps_ns + then.lost_ns_};
 }
 
-// Kernels that overlap may take longer beside their siblings', too, so that alone they would as well: by as much as they did while
-// no other job's were there.
+// Under MPS kernels take longer beside those of the same job too, which they would alone as well: by as much as they did in periods
+// without other jobs.
 std::int64_t TimeAccount::delayed_ns() const {
   const std::int64_t delayed_ns = beside_.delayed_ns();
   if (!overlaps_ || by_itself_.work_ns <= 0 || by_itself_.work_ns < beside_.work_ns / kLeastTaught) return delayed_ns;
@@ -139,13 +139,13 @@ void TimeAccount::step(std::int64_t t_ns, Host host) {
   lost_ = false;
 }
 
-// The rest of a wait at the gate is behind nothing of its own.
+// From now on a wait at the gate is no longer for the client's own earlier work.
 void TimeAccount::unknown_over(std::int64_t t_ns) {
   if (unknown_ && gate_) go_on(t_ns, Host::runs);
   unknown_ = false;
 }
 
-// Behind work of unknown length it may be that alone its host would have waited as long.
+// Behind work of unknown length the host might have waited as long alone.
 void TimeAccount::at_gate_for(std::int64_t ns) {
   const auto unknown_ns = unknown_ ? static_cast<std::int64_t>(unknown_part() * static_cast<double>(ns)) : 0;
   period_.sums.unknown_ns += unknown_ns;
@@ -153,7 +153,7 @@ void TimeAccount::at_gate_for(std::int64_t ns) {
   gate_cost_ns_ += ns - unknown_ns;
 }
 
-// Of what looks like a pause of the program's own, a host without a processor core was late.
+// The part of an apparent pause in which the host had no processor core counts as lateness.
 void TimeAccount::end_gap(std::int64_t no_core_ns) {
   const std::int64_t gap_ns = gap_ns_;
   const std::int64_t own_ns = gap_ns - std::clamp<std::int64_t>(no_core_ns, 0, gap_ns);
@@ -169,7 +169,7 @@ void TimeAccount::end_gap(std::int64_t no_core_ns) {
   }
 }
 
-// Where no other job's kernel can have been on the device, a kernel that took longer did so by itself.
+// In a period without other jobs' kernels, a kernel that took longer did so by itself: alone.
 void TimeAccount::end_period(const OthersWork& others) {
   Sums& sums = period_.sums;
   const auto unknown_ns = static_cast<std::int64_t>(unknown_part() * static_cast<double>(sums.behind_ns));

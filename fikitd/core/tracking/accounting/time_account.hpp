@@ -1,13 +1,13 @@
-// Where a client's time goes: each instant is in one state, by the precedence of docs/elapsed.md. What the dispatcher knows is
-// enough for it: launches, waits at the gate, completions. Nothing is asked of the client.
+// Where a client's time goes: each instant is in one state, by the precedence of docs/elapsed.md. It is reckoned from launches, waits at
+// the gate and completions, which the dispatcher knows anyway.
 //
-//   1. work     the device has work of the client to do that alone would take so long; for a host that waits, also its siblings',
-//               where their kernels run in turns
-//   2. waited   its host stands at the gate
+//   1. work     the device has work of the client that would not be done alone either; while the host waits, also its siblings' work, where
+//               their kernels run in turns
+//   2. waited   its host waits at the gate
 //   3. delayed  its host waits for work that alone would be done
 //   4. gap      its host runs by itself
 //
-// "alone" is what is left of the elapsed time: work, and gaps as long as in the profile.
+// "alone" is the rest of the elapsed time: work, and gaps of the length that the profile has.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +17,14 @@
 
 namespace fikit::tracking {
 
-// What the processes of one job launched on one GPU, reckoned as on a device that serves nobody else.
+// The work that the processes of one job launched on one GPU, reckoned as if the GPU served no other job.
 class JobWork {
  public:
   void launched(std::int64_t t_ns, std::int64_t length_ns) {
     launched_ns_ += length_ns;
     dry_ns_ = std::max(dry_ns_, t_ns) + length_ns;
   }
-  // Some of it took less time than was reckoned.
+  // Some of it took less time than predicted.
   void over_sooner(std::int64_t by_ns) {
     launched_ns_ -= by_ns;
     dry_ns_ -= by_ns;
@@ -36,63 +36,63 @@ class JobWork {
   std::int64_t dry_ns_ = 0;
 };
 
-// What other jobs do on the same GPU.
+// Other jobs' work on the same GPU.
 struct OthersWork {
-  std::uint64_t kernels = 0; // that they have sent to it so far
+  std::uint64_t kernels = 0; // launched so far
   bool under_way = false;    // some of them are not known to be complete
 };
 
-// A client's time so far, in nanoseconds. What none of these names was spent as alone.
+// A client's time so far. The rest of elapsed_ns, which no other field has, is the time alone.
 struct Spent {
   std::int64_t elapsed_ns = 0;     // since the client came
-  std::int64_t start_ns = 0;       // of it, until its first launch stood at the gate or went through
-  std::int64_t end_ns = 0;         // since its newest work was done; while it runs, the next launch may end a gap
+  std::int64_t start_ns = 0;       // until its first launch waited at the gate or went through
+  std::int64_t end_ns = 0;         // since its newest work was done; of a running client it becomes a gap at the next launch
   std::int64_t pauses_ns = 0;      // gaps from kPauseNs on: the program's own
   std::int64_t waited_ns = 0;      // at the gate
   std::int64_t delayed_ns = 0;     // on the device, while other jobs' kernels ran there
   std::int64_t late_ns = 0;        // its host took longer between launches than its profile says
-  std::int64_t unexplained_ns = 0; // beside other jobs' kernels, with kernels or gaps that no profile knows; lost reports
+  std::int64_t unexplained_ns = 0; // of kernels or gaps that no profile has, beside other jobs' kernels; or after lost reports
 };
 
 class TimeAccount {
  public:
   struct Whose {
-    JobWork* job = nullptr; // of all its processes on this GPU, outlives the account; nullptr: it belongs to none
-    bool measured = false;  // its gate keeps others away
-    bool overlaps = false;  // its kernels run beside those of other processes, its siblings' too (MPS)
+    JobWork* job = nullptr; // of all the job's processes on this GPU; outlives the account; nullptr: no job
+    bool measured = false;  // no other job runs beside it
+    bool overlaps = false;  // MPS: its kernels run beside those of other processes, of its own job's too
   };
   TimeAccount(std::int64_t now_ns, Whose whose)
       : came_ns_(now_ns), now_ns_(now_ns), job_(whose.overlaps ? nullptr : whose.job), measured_(whose.measured), overlaps_(whose.overlaps) {}
 
-  // A request stands at the gate since then. It is gone, or its launch is reported by now. What of the time until t_ns the gate
-  // has cost, since it was last asked.
+  // A request waits at the gate from t_ns on; it left the gate by t_ns. take_gate_cost: what the gate has cost of the elapsed time until
+  // t_ns, since the last call.
   void at_gate(std::int64_t t_ns);
   void left_gate(std::int64_t t_ns) { gate_until_ns_ = std::min(gate_until_ns_, t_ns); }
   std::int64_t take_gate_cost(std::int64_t t_ns);
-  std::int64_t gate_cost(std::int64_t t_ns) const; // the same, and it may be asked again
+  std::int64_t gate_cost(std::int64_t t_ns) const; // the same, and takes nothing
 
-  // A launch that alone takes the device so long, after which its host needs so long for the next; kUnknown: nobody knows.
+  // A launch: the device time that it takes alone, and the gap after it, as the profile has them; kUnknown: not known.
   struct Launch {
     std::int64_t t_ns = 0;
     std::int64_t work_ns = kUnknown;
     std::int64_t gap_ns = kUnknown;
-    std::int64_t no_core_ns = 0; // of the gap before it its host, ready to run, waited for a processor core, as far as that is known
+    std::int64_t no_core_ns = 0; // for how much of the gap before it its host had no processor core, as far as known
   };
   void launched(const Launch& launch, const OthersWork& others);
 
-  // Launches are known to be complete, all or up to one.
+  // Launches are known to be complete.
   struct Completion {
     std::int64_t t_ns = 0;
-    std::int64_t began_ns = kLongAgo; // since then the host had waited for it; kLongAgo: it had not
-    std::int64_t left_ns = 0;         // of launches after it, as predicted; kUnknown: nobody knows
-    bool all = false;
+    std::int64_t began_ns = kLongAgo; // when the host began to wait for them; kLongAgo: it did not wait
+    std::int64_t left_ns = 0;         // predicted work of the launches after them; kUnknown: not known
+    bool all = false;                 // of all launches
   };
   void complete(const Completion& completion, const OthersWork& others);
 
-  // What was granted last is complete, so that a host at the gate stands behind nothing of its own any more.
+  // The newest granted launch is complete: a host at the gate now waits for no earlier work of its own.
   void grant_done(std::int64_t t_ns) { unknown_over(t_ns); }
 
-  // Reports were lost: what the client did until the next event is not known. It had launched before.
+  // Reports were lost: the time until the next event is unexplained. The client's first launch counts as seen.
   void lost() {
     lost_ = begun_ = true;
     dry_ns_ = kLongAgo;
@@ -102,22 +102,22 @@ class TimeAccount {
 
  private:
   enum class Host { runs, waits, at_gate };
-  struct Sums { // of gaps and lateness that can be compared with a profile, and of those that cannot
+  struct Sums { // of gaps and of late completions: those that can be compared with a profile, and the others
     std::int64_t gaps_ns = 0;
     std::int64_t expected_gaps_ns = 0;
     std::int64_t unknown_gaps_ns = 0;
-    std::int64_t behind_ns = 0;
-    std::int64_t sooner_ns = 0; // work that was done before it was reckoned to be
-    std::int64_t unknown_ns = 0; // behind work that no profile knows, or at the gate meanwhile
-    std::int64_t work_ns = 0;    // of which all this is known
+    std::int64_t behind_ns = 0;  // waits for work that would be done alone
+    std::int64_t sooner_ns = 0; // work that was done earlier than predicted
+    std::int64_t unknown_ns = 0; // waits for work that no profile has, or at the gate meanwhile
+    std::int64_t work_ns = 0;    // the work that these sums are about
     void add(const Sums& more);
-    std::int64_t late_ns() const; // less than 0: its host was faster than its profile says
+    std::int64_t late_ns() const; // negative: the host was faster than its profile says
     std::int64_t delayed_ns() const;
   };
-  struct Period { // from one moment at which all is complete to the next
+  struct Period { // from one moment at which all launches are complete to the next
     Sums sums;
     std::uint64_t launches = 0;
-    std::uint64_t unknown = 0; // of them
+    std::uint64_t unknown = 0; // of these, without a known duration
     OthersWork others;         // at its beginning
   };
   double unknown_part() const; // of the period's launches
@@ -130,23 +130,23 @@ class TimeAccount {
   void end_period(const OthersWork& others);
 
   std::int64_t came_ns_;
-  std::int64_t now_ns_; // until then all is accounted for
-  JobWork* job_; // nullptr also where its processes' work overlaps
+  std::int64_t now_ns_; // time is accounted for until then
+  JobWork* job_; // nullptr also under MPS, where the processes' kernels overlap
   bool measured_;
   bool overlaps_;
   bool begun_ = false;
   bool lost_ = false;
   bool gate_ = false;
-  bool unknown_ = false; // work of unknown length is not known to be complete
+  bool unknown_ = false; // work of unknown length may still be on the device
   std::int64_t gate_until_ns_ = kNever;
-  std::int64_t gate_cost_ns_ = 0; // not taken yet
-  std::int64_t dry_ns_ = kLongAgo; // its own work is done then, as alone
-  std::int64_t job_done_ns_ = 0;   // at now_ns_
-  std::int64_t gap_ns_ = 0;        // that has not ended
+  std::int64_t gate_cost_ns_ = 0;  // for take_gate_cost(), not taken yet
+  std::int64_t dry_ns_ = kLongAgo; // when its own work would be done alone
+  std::int64_t job_done_ns_ = 0;   // job_->done_ns(now_ns_)
+  std::int64_t gap_ns_ = 0;        // of the current gap
   std::int64_t expected_gap_ns_ = kUnknown;
   Period period_;
-  Sums beside_; // other jobs' kernels
-  Sums by_itself_;
+  Sums beside_;    // periods in which other jobs' kernels may have run
+  Sums by_itself_; // the other periods
   std::int64_t start_ns_ = 0;
   std::int64_t pauses_ns_ = 0;
   std::int64_t waited_ns_ = 0;

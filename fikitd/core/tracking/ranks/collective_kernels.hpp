@@ -1,5 +1,5 @@
-// Kernels of one client that wait for others of its job while they run (FIKIT_KIND_COOPERATIVE): which slots are such,
-// how many were launched, and whether the latest still runs.
+// Collective kernels of one client, which while they run wait for kernels of the job's other ranks (FIKIT_KIND_COOPERATIVE): in which
+// slots they are, how many were launched, and whether the latest still runs.
 #pragma once
 
 #include <bitset>
@@ -17,13 +17,13 @@ namespace fikit::tracking {
 
 class CollectiveKernels {
  public:
-  // Both or none: gang, siblings.
+  // gang and siblings: both are set, or none is.
   CollectiveKernels(std::shared_ptr<Gang> gang, std::shared_ptr<Siblings> siblings, std::int64_t lease_ns)
       : gang_(std::move(gang)), siblings_(std::move(siblings)), lease_ns_(lease_ns) {}
-  ~CollectiveKernels() { // it has left: leave()
+  ~CollectiveKernels() { // leave() was called before
     if (gang_ != nullptr) gang_->runs(this, 0);
   }
-  // Nobody waits for it from now on, and it goes unheld no more.
+  // The client leaves: no rank waits for it any more, and its exemption ends.
   void leave(std::int64_t now_ns) {
     if (gang_ != nullptr) gang_->runs(this, 0);
     if (std::exchange(unheld_, false)) siblings_->exemption.end(now_ns);
@@ -32,15 +32,15 @@ class CollectiveKernels {
   CollectiveKernels(const CollectiveKernels&) = delete;
   CollectiveKernels& operator=(const CollectiveKernels&) = delete;
 
-  // A description may come a little after the first launches.
+  // A kernel's description may come after its first launches.
   void describe(std::uint32_t slot, bool exclusive) {
     if (exclusive && !is(slot)) count_ += launches_[slot];
     slots_.set(slot, exclusive);
   }
   bool is(std::uint32_t slot) const { return slot < slots_.size() && slots_[slot]; }
 
-  // Its launch number `launch` at t_ns, through a closed gate with grant `request` or (0) an open one. under_way: so many launches
-  // are not known to be complete. No stream takes as many as a liar claims.
+  // Launch number `launch` at t_ns, by grant `request` or, with 0, through an open gate. under_way: how many launches are not known to be
+  // complete; more than a stream's queue holds is a false report, and is not believed.
   void launched(std::uint32_t slot, std::uint64_t launch, std::uint32_t request, std::uint64_t under_way, std::int64_t t_ns) {
     if (slot < launches_.size()) ++launches_[slot];
     if (!is(slot)) return;
@@ -49,14 +49,14 @@ class CollectiveKernels {
     ++count_;
     say(under_way <= policy::QueueDepth::kFull ? count_ : 0, t_ns + lease_ns_);
   }
-  // Every launch up to this one is complete.
+  // Launches up to this number are complete.
   void drained(std::uint64_t launches) {
     if (launch_ != 0 && launches >= launch_) over();
   }
   void grant_done(std::uint32_t request) {
     if (launch_ != 0 && request == request_) over();
   }
-  // Another process of the job waits, on its GPU, for what this one has yet to launch, and this one may go for its sake.
+  // Does another rank wait on its GPU for what this one has yet to launch, and may this one launch unheld for that reason?
   bool awaited(std::int64_t now_ns) {
     if (gang_ == nullptr) return false;
     const bool unheld = gang_->waits_for(this, count_, now_ns) && siblings_->exemption.left(now_ns);

@@ -29,7 +29,7 @@ bool Gang::waits_for(const void* member, std::uint64_t count, std::int64_t now_n
   });
 }
 
-// What is not spent comes back as slowly as it does when all of it was.
+// Spent time comes back at a twentieth of the rate at which it is spent, whether all of it was spent or only some.
 void Exemption::pass(std::int64_t now_ns) {
   const std::int64_t since_ns = std::max<std::int64_t>(0, now_ns - std::exchange(seen_ns_, std::max(seen_ns_, now_ns)));
   spent_ns_ = unheld_ > 0 ? spent_ns_ + since_ns : std::max<std::int64_t>(0, spent_ns_ - since_ns / kRestLeases);

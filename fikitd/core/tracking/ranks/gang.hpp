@@ -1,8 +1,8 @@
-// The processes of one job, each on a GPU with a dispatcher of its own. A collective kernel (NCCL) on one GPU waits for
-// those of the others: once it has started, the others' must not be held, or it would keep its GPU for nothing.
+// The ranks of one job: processes on GPUs with a dispatcher each. A collective kernel (NCCL) on one GPU waits for those on the others.
+// Once it runs, the others must not be held, or it would occupy its GPU for nothing.
 //
-// That a kernel runs and waits is what its process says. So each launch is believed for a lease, and on a GPU all processes of a
-// job together go unheld for a lease, and then not for twenty (Exemption): what a liar gains is a small share of that GPU.
+// That a collective kernel runs is only its process's word. So each launch is believed for one lease, and all processes of a job on a GPU
+// together launch unheld for at most one lease in 21 (Exemption): false reports gain a small share of that GPU.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,12 @@ namespace fikit::tracking {
 
 class Gang {
  public:
-  // The same one for the same number, while anybody has it. nullptr for 0: belongs to none.
+  // One object per number for as long as a client holds it; nullptr for 0: no job.
   static std::shared_ptr<Gang> of(std::uint64_t number);
 
-  // The member's kernels that wait for others: the latest of them is its number `count`, and still runs, as is believed until
-  // then; 0: none does.
+  // The member's collective kernel number `count` runs, which is believed until until_ns; count 0: none runs.
   void runs(const void* member, std::uint64_t count, std::int64_t until_ns = 0);
-  // Whether another member's kernel runs that this one, which has started `count` of them, has not got to yet.
+  // Does a collective kernel of another member run whose number is above `count`, the number that this member has launched?
   bool waits_for(const void* member, std::uint64_t count, std::int64_t now_ns) const;
 
  private:
@@ -29,11 +28,11 @@ class Gang {
     std::uint64_t count = 0;
     std::int64_t until_ns = 0;
   };
-  mutable std::mutex mutex_; // held for a look-up, by any GPU's thread
+  mutable std::mutex mutex_; // the threads of all GPUs take it, for a look-up each
   std::unordered_map<const void*, Claim> running_;
 };
 
-// For how long processes of a job may go unheld on one GPU, whoever of them comes and goes. Its dispatcher's thread only.
+// Limits for how long the processes of a job may launch unheld on one GPU, all together. Used by that GPU's dispatcher thread only.
 class Exemption {
  public:
   explicit Exemption(std::int64_t lease_ns) : lease_ns_(lease_ns) {}
@@ -41,7 +40,7 @@ class Exemption {
     pass(now_ns);
     return now_ns >= held_until_ns_;
   }
-  void begin(std::int64_t now_ns) { pass(now_ns), ++unheld_; } // somebody goes unheld
+  void begin(std::int64_t now_ns) { pass(now_ns), ++unheld_; } // one more process launches unheld
   void end(std::int64_t now_ns) { pass(now_ns), --unheld_; }
   bool forgotten(std::int64_t now_ns) { return left(now_ns) && spent_ns_ == 0; }
 

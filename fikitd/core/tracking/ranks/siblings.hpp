@@ -1,4 +1,4 @@
-// What the processes of one job that share a GPU have to do with each other there. Of its dispatcher's thread.
+// State that the processes of one job on one GPU have in common. Used by that GPU's dispatcher thread only.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@ struct Siblings {
   explicit Siblings(std::int64_t lease_ns) : exemption(lease_ns) {}
 
   Exemption exemption;
-  JobWork reckoned;            // of all of them, as on a device of their own
-  std::uint64_t kernels = 0;   // their part of the GPU's traffic
-  std::uint64_t under_way = 0; // the same
-  double work_ns = 0; // of all that they launched, as predicted: alone together they need so long at least
+  JobWork reckoned;            // their work, as on a GPU without other jobs
+  std::uint64_t kernels = 0;   // their part of Traffic::kernels
+  std::uint64_t under_way = 0; // their part of Traffic::under_way
+  double work_ns = 0; // predicted work of all their launches: the job needs at least so long alone
 
-  // Those that are measured take turns, each alone on the device for a while: an event says when a kernel ended, and not that
-  // another process's came before it.
+  // Measured processes take turns, each alone on the device: a CUDA event tells when a kernel ended, but not whether another process's
+  // kernel ran before it.
   struct Turn {
-    policy::ClientId holder = 0; // whose gate is open, or was opened last
-    bool ends = false;           // its gate is closed, and what it launched is not over
-    std::int64_t since_ns = 0;   // it began, or began to end
+    policy::ClientId holder = 0; // the client whose gate is open, or was opened last
+    bool ends = false;           // its gate is closed, and its work is not complete yet
+    std::int64_t since_ns = 0;   // when the turn began, or began to end
   } turn;
 };
 

@@ -9,11 +9,11 @@
 namespace fikit::tracking {
 namespace {
 
-// Parts of a turn. A later beginning has another reason;
+// Fractions of a turn. Work that begins later than this has another reason;
 constexpr double kAtMost = 5;
-// a switch is known to within so much, or an eighth of itself;
+// a switch counts as known within this, or within an eighth of itself;
 constexpr double kSure = .006;
-// and half of the values lie within so much, or a quarter of it.
+// and half of the samples must lie within this, or within a quarter of the switch.
 constexpr double kAgree = .02;
 
 template <class Values>
@@ -23,7 +23,7 @@ auto middle(Values values) {
   return *middle;
 }
 
-// How far a median of so many is off, about twice its standard error: 1.4826 x 1.2533 x 2 deviations.
+// The error of a median of `count` values: about twice its standard error, 1.4826 x 1.2533 x 2 deviations.
 double error_of_median(std::int64_t deviation_ns, std::size_t count) {
   return 3.72 * static_cast<double>(deviation_ns) / std::sqrt(static_cast<double>(count));
 }
@@ -61,7 +61,7 @@ std::int64_t SwitchMeter::Window::deviation() const {
   return middle(std::span(values).first(count_));
 }
 
-// When there are too many, the least important of them goes, unless this one is it.
+// Where there are too many clients, the one of the lowest priority is dropped, which may be this one.
 SwitchMeter::Client* SwitchMeter::place(std::uint32_t client, int level) {
   const auto end = clients_.begin() + static_cast<std::ptrdiff_t>(count_);
   const auto found = std::ranges::find(clients_.begin(), end, client, &Client::id);
@@ -83,10 +83,10 @@ void SwitchMeter::began(const Beginning& b) {
   if (found == client->heard.end())
     found = client->heard.insert(found, {.level = b.level, .changed = b.changed, .idle = b.idle, .late = {}});
   found->late.add(static_cast<std::int32_t>(b.late_ns));
-  ++wait_reasons_;
+  ++samples_;
 }
 
-// By the reports of the most important level that says enough, of those that count.
+// From the samples of the highest level, among those that count, that has enough.
 const SwitchMeter::Heard* SwitchMeter::heard(const Client& client, bool changed, bool idle, int level) {
   const Heard* best = nullptr;
   for (const Heard& heard : client.heard) {
@@ -96,8 +96,7 @@ const SwitchMeter::Heard* SwitchMeter::heard(const Client& client, bool changed,
   return best;
 }
 
-// Of what it launched on an idle device; where that is not known, of what stood behind other work there: when that work was
-// over is less sure.
+// From launches on an idle device; without enough of these, from launches behind other work, whose end is known less exactly.
 std::optional<SwitchCost> SwitchMeter::word(const Client& client, int level) const {
   for (const bool idle : {true, false}) {
     const Heard* const kept = heard(client, false, idle, level);
@@ -108,7 +107,7 @@ std::optional<SwitchCost> SwitchMeter::word(const Client& client, int level) con
   return std::nullopt;
 }
 
-// A client whose work is late now for one reason and now for another shows that by values that do not agree: it knows nothing.
+// Samples that do not agree are late for different reasons: they measure no switch.
 std::optional<SwitchCost> SwitchMeter::word(const Heard& changed, const Heard& kept) const {
   const Window& after = changed.late;
   const Window& before = kept.late;

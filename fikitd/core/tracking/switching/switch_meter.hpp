@@ -1,6 +1,5 @@
-// How long a GPU's compute engine takes to go to another process, by what fikitd sees: work begins so much later than
-// reckoned after the device has changed hands, and so much after it has not. What both have in common (a launch's way, a
-// mark's) falls out.
+// Measures what a switch of a GPU between processes costs. Work begins later than reckoned by one time after a switch, and by another
+// time without one. The difference is the switch; what both have in common (a launch's and a mark's way) cancels out.
 #pragma once
 
 #include <array>
@@ -11,48 +10,48 @@
 
 namespace fikit::tracking {
 
-// Of one GPU.
+// A switch on one GPU.
 struct SwitchCost {
-  std::int64_t switch_ns = 0; // less than nothing: nothing, within the spread
-  std::int64_t spread_ns = 0; // the true one is probably no further away
-  std::uint32_t count = 0;    // of the late beginnings that say so, of the rarer kind
-  int level = 0;              // of the least important client whose reports it rests on
+  std::int64_t switch_ns = 0; // a negative one is 0 within the spread
+  std::int64_t spread_ns = 0; // the true cost is probably within this distance
+  std::uint32_t count = 0;    // of samples, of the kind (switch or none) that has fewer
+  int level = 0;              // lowest priority among the clients whose reports it rests on
 };
 
-// A client's work began so much later than reckoned.
+// One sample: a client's work began late_ns later than reckoned.
 struct Beginning {
   std::uint32_t client = 0;
-  int level = 0;     // of the less important of the two whose reports say so; 0 is the most important
-  int own_level = 0; // of the client's priority
+  int level = 0;     // the lower of the priorities of the two clients whose reports it rests on (0 is the highest)
+  int own_level = 0; // the client's priority
   bool changed = false; // another process had the device before
-  bool idle = true;     // the device was, when the work was launched: its way to there is part of the lateness
+  bool idle = true;     // the device was idle at the launch, so that the launch's way is part of the lateness
   std::int64_t late_ns = 0;
 };
 
-// Lateness comes from what processes report of themselves, which are not trusted: each value is bounded, each client speaks
-// by its medians, and clients below the most important one that is known do not count.
+// Lateness comes from reports of untrusted processes. So each value is bounded, each client counts by its medians only, and clients below
+// the highest priority that has enough samples do not count.
 class SwitchMeter {
  public:
   static constexpr std::size_t kClients = 16;
-  static constexpr std::size_t kWindow = 63;             // newest of a client and kind
-  static constexpr std::size_t kEnough = 8;              // of each kind; less tells nothing
+  static constexpr std::size_t kWindow = 63;             // newest samples of a client and kind
+  static constexpr std::size_t kEnough = 8;              // samples of each kind; fewer are no measurement
   static constexpr std::int32_t kAtMostNs = 5'000'000;   // no switch takes longer
   static constexpr int kLowest = 9;
 
-  // turn_ns: so long at least a client has the device where clients take turns. What is sure, and what agrees, are parts of it.
+  // turn_ns: the shortest turn of a client where clients take turns. Bounds of precision are fractions of it.
   explicit SwitchMeter(double turn_ns);
   double turn_ns() const { return turn_ns_; }
 
   void began(const Beginning& beginning);
-  // By what clients of this level and those above it have reported, and of no others. None: not known yet.
+  // From reports of clients of this level and above only. Empty: not known yet.
   std::optional<SwitchCost> cost(int level = kLowest) const;
-  // How many beginnings have told something so far.
-  std::uint64_t count() const { return wait_reasons_; }
+  // How many samples there were so far.
+  std::uint64_t count() const { return samples_; }
   struct Word {
     std::uint32_t client = 0;
     SwitchCost cost;
   };
-  // What each client of the most important level that is known says.
+  // The cost by each client of the highest level that has enough samples.
   std::vector<Word> words() const;
 
  private:
@@ -69,7 +68,7 @@ class SwitchMeter {
     std::size_t count_ = 0;
     std::size_t next_ = 0;
   };
-  // Of one kind, by the reports of one level.
+  // Samples of one kind that rest on reports of one level.
   struct Heard {
     int level = 0;
     bool changed = false;
@@ -79,7 +78,7 @@ class SwitchMeter {
   struct Client {
     std::uint32_t id = 0;
     int level = 0;
-    std::vector<Heard> heard; // at most one of a kind and level
+    std::vector<Heard> heard; // at most one for each kind and level
   };
   Client* place(std::uint32_t client, int level);
   static const Heard* heard(const Client& client, bool changed, bool idle, int level);
@@ -89,7 +88,7 @@ class SwitchMeter {
   double turn_ns_;
   std::array<Client, kClients> clients_{};
   std::size_t count_ = 0;
-  std::uint64_t wait_reasons_ = 0;
+  std::uint64_t samples_ = 0;
 };
 
 } // namespace fikit::tracking

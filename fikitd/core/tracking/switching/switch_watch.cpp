@@ -7,13 +7,14 @@
 namespace fikit::tracking {
 namespace {
 
-// Parts of a turn. Times that are less sure say nothing of a switch; a dispatcher looks at its pages more often while a launch waits.
+// Fractions of a turn. Times that are known less exactly than this measure no switch. (While a launch waits, the dispatcher looks at its
+// pages more often.)
 constexpr double kSure = .045;
-// Where work follows other work at once, when that was over: its middle would be wrong always in the same way.
+// The same for the end of earlier work that was followed at once: an error of its middle would always have the same sign.
 constexpr double kEdge = .012;
-// Longer work may have to wait in its middle, for whoever comes meanwhile has a turn after this one;
+// Longer work may be interrupted by the turn of a client that came meanwhile;
 constexpr double kShort = 0.6;
-// and who has stood behind another's work for longer than this may have had a turn in its middle.
+// and a client that has waited behind another one's work for longer than this may have had a turn in between.
 constexpr double kQueued = 0.4;
 
 std::int64_t part_of(const SwitchMeter& meter, double part) { return std::llround(part * meter.turn_ns()); }
@@ -71,7 +72,7 @@ void SwitchWatch::leave(std::int64_t now_ns) {
   use_.leave(stay_, now_ns);
 }
 
-// The oldest so many are complete.
+// The oldest `count` launches are complete.
 void SwitchWatch::drop(std::size_t count, bool all, const Moment& when) {
   const std::int64_t launched_ns = count > 0 ? launches_[count - 1].t_ns : stay_.newest.began_ns;
   const Moment seen{.since_ns = copied_ ? launched_ns : std::max(when.since_ns, launched_ns), .until_ns = when.until_ns};
@@ -86,15 +87,15 @@ void SwitchWatch::drop(std::size_t count, bool all, const Moment& when) {
   count_ = 0;
 }
 
-// When others' work was over that came before what was launched at from_ns, and is complete at `end`. Nothing: nobody can say.
+// When the other clients' work ended that ran before the work launched at from_ns and complete at `end`. Empty: not known.
 std::optional<Moment> SwitchWatch::others_end(std::int64_t from_ns, const Moment& end, int& level) const {
   Moment last;
   for (const Stay* other : use_.stays()) {
     if (other == &stay_) continue;
-    // Who has come behind the work that is looked at lets that go first, but not for longer than a slice.
+    // A client that came after this work was launched runs after it, unless it has waited for longer than a slice.
     if (other->there && (other->newest.began_ns < from_ns || end.until_ns - other->newest.began_ns > queued_ns_)) return std::nullopt;
     const Visit& visit = other->there ? other->before : other->newest;
-    if (visit.newest_ns > from_ns || visit.over.until_ns > end.until_ns) return std::nullopt; // between, or perhaps
+    if (visit.newest_ns > from_ns || visit.over.until_ns > end.until_ns) return std::nullopt; // it may have run in between
     if (visit.over.until_ns <= last.until_ns) continue;
     last = visit.over;
     level = other->level;
@@ -110,11 +111,11 @@ void SwitchWatch::look(std::size_t count, const Moment& end) {
   const std::optional<Moment> others = others_end(t_ns, end, level);
   if (!others) return;
   const bool kept = others->until_ns <= own.since_ns;
-  if (!kept && own.until_ns > others->since_ns) return; // nobody can say whose work was last
+  if (!kept && own.until_ns > others->since_ns) return; // it is not known whose work was last
   const Moment& before = kept ? own : *others;
-  const bool idle = t_ns >= before.until_ns; // when it was launched
+  const bool idle = t_ns >= before.until_ns; // the device was, at the launch
   if (!idle && (t_ns > before.since_ns || before.width_ns() > edge_ns_)) return;
-  // Behind its own work it may have had the end of a turn, before the others'.
+  // Its own earlier work may have ended in the rest of a turn, before the others' turn.
   if (!kept && !idle && own.until_ns > t_ns) return;
   if (!kept && before.until_ns - t_ns > queued_ns_) return;
   const std::int64_t begin_ns = idle ? t_ns : before.middle_ns();
@@ -122,7 +123,7 @@ void SwitchWatch::look(std::size_t count, const Moment& end) {
   double variance = 0;
   for (const Launch& launch : std::span(launches_).first(count)) {
     if (launch.duration_ns < 0) return;
-    if (launch.t_ns > begin_ns + work_ns && work_ns > 0) return; // the device may have been idle between: there a switch is hidden
+    if (launch.t_ns > begin_ns + work_ns && work_ns > 0) return; // the device may have been idle in between, and hide a switch there
     work_ns += launch.duration_ns;
     variance += static_cast<double>(launch.spread_ns) * static_cast<double>(launch.spread_ns);
   }

@@ -1,5 +1,5 @@
-// When one client's work ends that begins where its own, or another client's, has just ended: so much later than reckoned does
-// it begin. What SwitchMeter makes a switch of.
+// Samples for SwitchMeter: by how much a client's work ended later than reckoned, where it began right after its own or another
+// client's work had ended.
 #pragma once
 
 #include <array>
@@ -15,21 +15,22 @@ namespace fikit::tracking {
 
 class SwitchWatch {
  public:
-  // overlaps: its kernels run beside others'; then its lateness tells nothing of a switch. use, meter: of its GPU; both outlive it, or leave() is called before they go.
+  // overlaps: its kernels run beside others' (MPS), so that there is no switch. use, meter: its GPU's; they outlive it, or leave() is called
+  // before they go.
   SwitchWatch(policy::ClientId client, int level, bool overlaps, DeviceUse& use, SwitchMeter& meter);
   SwitchWatch(const SwitchWatch&) = delete;
   SwitchWatch& operator=(const SwitchWatch&) = delete;
 
   void granted(std::int64_t now_ns);
-  // request: of a grant; 0: through an open gate.
+  // request: its grant; 0: through an open gate.
   void launched(std::uint64_t number, std::uint32_t request, std::int64_t t_ns, const predictor::DurationPrediction& predicted);
-  // A copy between host and device was handed over: its host may wait for that, too, and launches stand behind it.
+  // A copy between host and device was made: the host may be waiting for it too, and launches may run after it.
   void copied() { copied_ = true; }
-  // All launches up to this one, or up to the last of this grant, are complete. all: whatever it has launched, or may launch on a
-  // grant, is among them.
+  // All launches up to this number, or up to the last of this grant, are complete. all: so is all that the client has launched, and no
+  // grant is open.
   void complete(std::uint64_t number, bool all, const Moment& when);
   void grant_complete(std::uint32_t request, bool all, const Moment& when);
-  // Launches were not seen.
+  // Reports of launches were lost.
   void lost() { count_ = 0, partly_ = true; }
   void leave(std::int64_t now_ns);
   void set_level(int level) { stay_.level = level; }
@@ -43,7 +44,7 @@ class SwitchWatch {
     std::int64_t duration_ns = 0; // predicted; negative: unknown
     std::int64_t spread_ns = 0;
   };
-  static constexpr std::size_t kKept = 16; // the newest; of more at once it is not known well when the first began
+  static constexpr std::size_t kKept = 16; // the newest; with more at once the beginning of the first is known too inexactly
   void begin(std::int64_t t_ns);
   void drop(std::size_t count, bool all, const Moment& when);
   void look(std::size_t count, const Moment& end);
@@ -58,8 +59,8 @@ class SwitchWatch {
   std::int64_t short_ns_;
   std::int64_t queued_ns_;
   bool entered_ = true;
-  bool partly_ = false; // before the oldest of these, others may have been launched that are not complete
-  bool copied_ = false; // since all was complete
+  bool partly_ = false; // launches before the oldest one here may not be complete
+  bool copied_ = false; // a copy was made since all was last complete
   std::array<Launch, kKept> launches_{}; // oldest first
   std::size_t count_ = 0;
 };

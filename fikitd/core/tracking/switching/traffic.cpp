@@ -3,7 +3,7 @@
 namespace fikit::tracking {
 
 void Traffic::tell_now(policy::Policy& policy) {
-  wait_reasons_ = switches.count();
+  told_samples_ = switches.count();
   policy.know([this](int level) {
     policy::Device device{.sharing = sharing};
     if (sharing == policy::Sharing::overlap) return device;

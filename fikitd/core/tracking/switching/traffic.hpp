@@ -1,4 +1,4 @@
-// What all clients of a GPU together tell of it. Of its dispatcher's thread.
+// What the reports of all clients of a GPU together say of it. Used by its dispatcher thread only.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@ namespace fikit::tracking {
 struct Traffic {
   explicit Traffic(const policy::Tuning& tuning) : switches(tuning.turn_ns) {}
 
-  std::uint64_t kernels = 0; // that they sent to it
+  std::uint64_t kernels = 0; // launched on it so far
   std::uint64_t under_way = 0; // launches that are not known to be complete
   DeviceUse use;
   SwitchMeter switches;
   policy::Sharing sharing = policy::Sharing::unknown;
-  // What an earlier run measured; a measurement of this one takes its place.
+  // The switch that an earlier fikitd measured, until this one has measured it.
   std::optional<SwitchCost> remembered;
 
-  // The policy, of what has been measured: now and then, for it takes a while to reckon.
+  // Tells the policy what has been measured, once in kNews samples: the medians take a while to compute.
   void tell(policy::Policy& policy) {
-    constexpr std::uint64_t kNews = 64; // beginnings
-    if (switches.count() / kNews != wait_reasons_ / kNews) tell_now(policy);
+    constexpr std::uint64_t kNews = 64;
+    if (switches.count() / kNews != told_samples_ / kNews) tell_now(policy);
   }
   void tell_now(policy::Policy& policy);
 
  private:
-  std::uint64_t wait_reasons_ = 0;
+  std::uint64_t told_samples_ = 0; // switches.count() when the policy was last told
 };
 
 } // namespace fikit::tracking

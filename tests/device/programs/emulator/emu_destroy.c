@@ -3,6 +3,7 @@
  *   primary   the same by releasing and by resetting the primary context
  *   stream    cuStreamDestroy and cuMemFreeAsync behind hung work, then the context
  *   running   cuCtxDestroy returns after the host function that is just running
+ *   streams   streams come and go in one thread while another one records and waits for events of the whole context
  *   exit      leaves without a word; prints "leaving" */
 #include <pthread.h>
 #include <unistd.h>
@@ -11,7 +12,7 @@
 
 CUresult cuStreamAddCallback(CUstream, void (*)(CUstream, CUresult, void *), void *, unsigned);
 CUresult cuStreamWaitValue32_v2(CUstream, CUdeviceptr, uint32_t, unsigned);
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice);
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice), cuCtxRecordEvent(CUcontext, CUevent), cuCtxWaitEvent(CUcontext, CUevent);
 
 static const int64_t kPromptlyNs = 20000000000; /* for a busy machine; what hangs takes eleven days */
 
@@ -128,6 +129,50 @@ static int running_mode(void) {
   return 0;
 }
 
+enum { ROUNDS = 40000 };
+
+static struct {
+  CUcontext context;
+  CUfunction increment;
+  CUdeviceptr counter;
+  volatile int over;
+} shared;
+
+static void *come_and_go(void *unused) {
+  void *parameters[] = {&shared.counter};
+  OK(cuCtxSetCurrent(shared.context));
+  for (int i = 0; i < ROUNDS; i++) {
+    CUstream streams[4];
+    for (int each = 0; each < 4; each++) OK(cuStreamCreate(&streams[each], 1));
+    OK(cuLaunchKernel(shared.increment, 1, 1, 1, 1, 1, 1, 0, streams[i % 4], parameters, NULL));
+    for (int each = 0; each < 4; each++) OK(cuStreamDestroy_v2(streams[each]));
+  }
+  shared.over = 1;
+  return unused;
+}
+
+static int streams_mode(void) {
+  pthread_t thread;
+  CUevent event;
+  uint32_t value;
+  shared.increment = kernel(open_device(&shared.context), "emu_increment");
+  OK(cuMemAlloc_v2(&shared.counter, 4));
+  OK(cuMemsetD8_v2(shared.counter, 0, 4));
+  OK(cuEventCreate(&event, 2));
+  CHECK(pthread_create(&thread, NULL, come_and_go, NULL) == 0);
+  while (!shared.over) {
+    OK(cuCtxRecordEvent(shared.context, event));
+    OK(cuCtxWaitEvent(shared.context, event));
+  }
+  CHECK(pthread_join(thread, NULL) == 0);
+  OK(cuCtxRecordEvent(shared.context, event)); /* behind what streams that are gone have left, too */
+  OK(cuEventSynchronize(event));
+  OK(cuMemcpyDtoH_v2(&value, shared.counter, 4));
+  CHECK(value == ROUNDS);
+  OK(cuCtxDestroy_v2(shared.context));
+  return 0;
+}
+
 static int exit_mode(void) {
   CUcontext context;
   spin(kernel(open_device(&context), "fikit_spin"), 1000, NULL);
@@ -141,6 +186,7 @@ int main(int argc, char **argv) {
   if (strcmp(mode, "primary") == 0) return primary_mode();
   if (strcmp(mode, "stream") == 0) return stream_mode();
   if (strcmp(mode, "running") == 0) return running_mode();
+  if (strcmp(mode, "streams") == 0) return streams_mode();
   if (strcmp(mode, "exit") == 0) return exit_mode();
   return 2;
 }

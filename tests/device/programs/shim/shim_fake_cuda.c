@@ -148,6 +148,14 @@ API CUresult cuCtxDestroy_v2(void *ctx) {
   writes_done = writes_begun;
   return 0;
 }
+/* Green contexts: shim_fake_streams.c. Their handles are those of their contexts. */
+API CUresult cuCtxFromGreenCtx(void **ctx, void *green) {
+  *ctx = green;
+  return 0;
+}
+API CUresult cuGreenCtxDestroy(void *green) {
+  return cuCtxDestroy_v2(green);
+}
 API CUresult cuDevicePrimaryCtxRetain(void **ctx, int device) {
   COUNTED;
   *ctx = (void *)(uintptr_t)(0x100000 + 0x1000 * device);

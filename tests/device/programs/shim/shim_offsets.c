@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#define PLAN_FIELD(name) printf("\"plan.%s\": %zu, ", #name, sizeof(struct fikit_page) + offsetof(struct fikit_plan, name))
 #define FIELD(name) printf("\"%s\": %zu, ", #name, offsetof(struct fikit_page, name))
 
 int main(void) {
@@ -56,6 +57,21 @@ int main(void) {
   FIELD(moves.reached);
   FIELD(moves.turns);
   FIELD(moves.failures);
+  FIELD(most_movable_bytes);
+  FIELD(most_movable_ns);
+  PLAN_FIELD(number);
+  PLAN_FIELD(launches);
+  PLAN_FIELD(first_launch);
+  PLAN_FIELD(until_ns);
+  PLAN_FIELD(count);
+  PLAN_FIELD(first_uses);
+  PLAN_FIELD(taken);
+  PLAN_FIELD(refused);
+  PLAN_FIELD(carried_out);
+  PLAN_FIELD(skipped);
+  PLAN_FIELD(bytes_per_s);
+  PLAN_FIELD(moves);
+  printf("\"with_plan_bytes\": %zu, ", sizeof(struct fikit_page) + sizeof(struct fikit_plan));
   printf("\"welcome_bytes\": %zu, \"memory_bytes\": %zu, \"memory_limit\": %zu, \"memory_shares\": %zu, \"memory_share\": %zu, ",
          sizeof(struct fikit_welcome), sizeof(struct fikit_memory), offsetof(struct fikit_memory, limit_bytes),
          offsetof(struct fikit_memory, shares), offsetof(struct fikit_memory, share));

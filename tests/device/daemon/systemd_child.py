@@ -1,6 +1,6 @@
 """Runs where systemd is process 1 (test_systemd.py): fikitd.service is started by a prolog, restarted and killed under a program.
 
-Arguments: the plugin, the program, the preload library; none: it is restarted and killed under MPS. Prints one JSON object.
+Arguments: the plugin, the program, the shim; none: it is restarted and killed under MPS. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 from daemon_process import Runner, eventually
 from fikitd.api.client import Control, DaemonUnreachable
@@ -82,7 +83,7 @@ def mps_under_restarts() -> dict[str, object]:
     eventually(lambda: answers_anew(""))
     JobRecord(job="7", uid=0, gid=0, priority=5, gpus="0").write(RUN_DIR)
     eventually(lambda: control.mps("7"))
-    (server,) = eventually(lambda: list(RUN_DIR.glob("mps/*/emulated_server")))
+    (server,) = eventually(lambda: [file for file in RUN_DIR.glob("mps/*/emulated_server") if file.read_text()])
     control_daemon = json.loads(next(RUN_DIR.glob("mps/*.json")).read_text())["pid"]
     pids = [control_daemon, int(server.read_text().split()[0])]
 

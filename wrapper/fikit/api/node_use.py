@@ -78,6 +78,7 @@ def _job(clients: list[Client], earlier: dict[int, Client], elapsed_s: float) ->
         "memory_bytes": sum(client["memory_bytes"] for client in clients),
         "memory_limit_bytes": first["memory_limit_bytes"],
         "memory_on_gpu_bytes": first.get("memory_on_gpu_bytes"),
+        "memory_plan": first.get("memory_plan"),
         "device_mode": _together(client.get("device_mode") for client in clients),
     }
 

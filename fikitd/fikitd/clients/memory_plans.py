@@ -1,0 +1,306 @@
+"""Plans of jobs that have more memory than room on a GPU: fikitd.gpus.memory_budgets decides which job needs one and when; a worker makes it, and it is
+written into the client's page, renewed and taken back here.
+
+Whatever fails, the job goes on by page faults: one line of it is logged, and for SILENT_NS no other one of that job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+
+from fikitd.api.memory_story import MemoryPlan
+from fikitd.base.protocol import PLAN_MOVE, PLAN_MOVES
+from fikitd.clients.managed_client import Client
+from fikitd.gpus.dispatchers import Dispatcher
+from fikitd.gpus.link_rate import LinkRate
+from fikitd.gpus.memory_budgets import (
+    VALID_NS,
+    Action,
+    Ask,
+    Drop,
+    InPass,
+    MemoryBudgets,
+    Program,
+    Renew,
+    Send,
+)
+from fikitd.gpus.memory_outline import Outline, Planned
+from fikitd.gpus.memory_turns import Seen
+from fikitd.store.storage import Storage, reason
+from fikitd.workers.allowance import Allowance
+from fikitd.workers.pool import Call, Rights
+
+_log = logging.getLogger("fikitd")
+
+SINCE_PLANS: Final = 7  # version of the protocol
+ACCESSES_BYTES: Final = 4 * 2**20  # packed: 16,384 launches with 15 places each
+TIMEOUT_S: Final = 20.0  # a worker has 10 s of a processor
+LOOK_NS: Final = 40_000_000  # between two looks, though turns that change are looked at more often
+SILENT_NS: Final = 60_000_000_000
+BURST_NS: Final = 60_000_000_000
+"""Of each user's planning at once: an iteration of thousands of launches takes seconds."""
+SHARE: Final = 0.1  # and of the time after that, whatever the user's programs do, and how often they are begun
+MOST_PROCESSES: Final = 16  # of a job on a GPU: each has plans of up to 2 MiB here
+GIB: Final = 2**30
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A client that may have a plan."""
+
+    client: Client
+    dispatcher: Dispatcher
+    skipped: int  # moves that its shim skipped under the fikitd before this one
+
+
+@dataclass
+class _Gpu:
+    """As it was at the last look that was due."""
+
+    budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
+    programs: list[Program] = field(default_factory=list)
+    enough: dict[int, int] = field(default_factory=dict)  # by client, with so many bytes on the GPU it runs well enough
+    jobs: set[int] = field(default_factory=set)
+    several: set[int] = field(default_factory=set)  # jobs of several processes
+    looked_ns: int = -LOOK_NS
+    is_due: bool = False  # the look before this act() saw something new
+
+
+class MemoryPlans:
+    """Of all GPUs. Only the event loop touches it."""
+
+    def __init__(self, storage: Storage, work: Call, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        """work: runs a job of fikitd.workers.user_work in a worker."""
+        self._storage, self._work, self._clock_ns = storage, work, clock_ns
+        self._gpus: dict[str, _Gpu] = {}  # by place
+        self._members: dict[int, _Member] = {}  # by client
+        self._wanted: dict[int, tuple[_Member, Ask]] = {}  # by client, until its user may have something planned
+        self._asking: dict[int, asyncio.Task[None]] = {}  # by client, the newest that a worker was asked for
+        self._worked = Allowance(BURST_NS, SHARE)
+        self._said: dict[int, int] = {}  # by job, when its newest failure was logged
+
+    @property
+    def busy(self) -> bool:
+        """The memory on some GPU does not fit: plans are to be made, renewed and watched."""
+        return any(not each.budgets.fits for each in self._gpus.values())
+
+    def came(self, client: Client, dispatcher: Dispatcher) -> None:
+        """A client may have a plan from now on."""
+        if client.version >= SINCE_PLANS:
+            skipped = int(dispatcher.plan_state(client.number)["skipped"])
+            self._members[client.number] = _Member(client, dispatcher, skipped)
+
+    def went(self, number: int) -> None:
+        """It leaves its dispatcher."""
+        member = self._members.pop(number, None)
+        if member is not None and (story := member.client.job.memory_story) is not None:
+            story.plans_ended(number)
+        self._ask_no_more(number)
+
+    def look(self, place: str, room_bytes: int, total_bytes: int, seen: Sequence[Seen], link: LinkRate) -> list[Seen]:
+        """Looks at a GPU's jobs (`seen`), and returns them with how much memory on the GPU is enough for each process. A look within LOOK_NS of the last one
+        at the same jobs reads nothing new. link: of this GPU; it learns the rates that shims have measured."""
+        here = self._gpus.setdefault(place, _Gpu())
+        now_ns = self._clock_ns()
+        here.is_due = now_ns - here.looked_ns >= LOOK_NS or {each.job for each in seen} != here.jobs
+        if here.is_due:
+            before_ns, here.looked_ns = here.looked_ns, now_ns
+            here.jobs = {each.job for each in seen}
+            link.keep({process.client for job in seen for process in job.processes})
+            here.programs = [program for job in seen for program in self._programs(job, link, before_ns)]
+            planned = {each.job for each in here.programs}
+            others_bytes = sum(job.bytes for job in seen if job.job not in planned)
+            here.enough = here.budgets.needs(now_ns, room_bytes, total_bytes, here.programs, others_bytes)
+        return [
+            replace(job, processes=[replace(each, enough_bytes=here.enough.get(each.client)) for each in job.processes])
+            for job in seen
+        ]
+
+    def act(self, place: str, seen: Sequence[Seen], away: Container[int], *, changing: bool) -> None:
+        """What look() of the GPU has found is done: plans are asked for, sent, renewed and dropped. away: clients whose turn it is not. changing: a turn
+        is ending or beginning. Never raises."""
+        here = self._gpus[place]
+        if not here.is_due:
+            return
+        jobs = Counter(each.job for each in here.programs)
+        here.several = {job for job, processes in jobs.items() if processes > 1}
+        running = [job for job in seen if not any(each.client in away for each in job.processes)]
+        others_bytes = sum(job.bytes for job in running if job.job not in jobs)
+        at_work = [job.job for job in running]
+        self._carry_out(here.budgets.due(self._clock_ns(), here.programs, at_work, others_bytes, changing=changing))
+        self._begin_asking()
+        for program in here.programs:
+            self._note_plan(here.budgets, program)
+        clients = {each.client for each in here.programs}
+        for number, member in self._members.items():
+            if member.client.place == place and number not in clients:
+                self._note_no_plan(member)
+
+    def nobody(self, place: str) -> None:
+        """None of the clients on a GPU may have a plan now, as when one of the job's is on another GPU: theirs end by themselves."""
+        if self._gpus.pop(place, None) is None:
+            return
+        for number, member in self._members.items():
+            if member.client.place == place:
+                self._note_no_plan(member)
+                self._ask_no_more(number)
+
+    def forget(self, places: Iterable[str]) -> None:
+        """All GPUs but these."""
+        for gone in self._gpus.keys() - set(places):
+            del self._gpus[gone]
+
+    def _programs(self, job: Seen, link: LinkRate, before_ns: int) -> list[Program]:
+        """A job's processes on the GPU; none where there are too many, or no shim of theirs carries a plan out. Together they have no more than the job
+        was approved for. before_ns: of the last look."""
+        if len(job.processes) > MOST_PROCESSES or not any(each.client in self._members for each in job.processes):
+            return []
+        found: list[Program] = []
+        left = job.most_bytes
+        for process in job.processes:
+            bytes_ = min(max(process.movable_bytes, self._had(process.client, before_ns)), left)
+            left -= bytes_
+            found.append(self._program(job.job, process.client, bytes_, link))
+        return found
+
+    def _had(self, number: int, before_ns: int) -> int:
+        """The most bytes of memory that a client had since a look, by its shim's word: in stream order the host may have taken and given back all that a
+        pass needs in between, while the device has not begun with it."""
+        if (member := self._members.get(number)) is None:
+            return 0
+        moves = member.dispatcher.moves(number)
+        return moves["most_bytes"] if moves["most_at_ns"] >= before_ns else 0
+
+    def _program(self, job: int, number: int, bytes_: int, link: LinkRate) -> Program:
+        if (member := self._members.get(number)) is None:
+            return Program(job, number, bytes_, None)
+        inside = member.dispatcher.iteration(number)
+        state = member.dispatcher.plan_state(number)
+        link.said(self._clock_ns(), number, state["bytes_per_s"])
+        missed = int(member.dispatcher.moves(number)["missed_bytes"])
+        in_pass = None if inside is None or not bytes_ else InPass(*inside)
+        return Program(job, number, bytes_, in_pass, state["refused"], missed, link.of(number))
+
+    def _carry_out(self, actions: Iterable[Action]) -> None:
+        for action in actions:
+            member = self._members.get(action.client)
+            if member is None:
+                continue
+            try:
+                self._apply(member, action)
+            except (ValueError, IndexError) as error:
+                self._log_failure(member, error)
+                self._gpus[member.client.place].budgets.refused(self._clock_ns(), action.client)
+
+    def _note_plan(self, budgets: MemoryBudgets, program: Program) -> None:
+        """In the job's memory story, for reports, as it is now."""
+        member, sent = self._members.get(program.client), budgets.sent(program.client)
+        if member is None or (story := member.client.job.memory_story) is None:
+            return
+        if sent is None:
+            self._note_no_plan(member)
+            return
+        planned, passes = sent
+        skipped = max(int(member.dispatcher.plan_state(program.client)["skipped"]) - member.skipped, 0)
+        plan = MemoryPlan(
+            planned.budget_bytes, planned.peak_bytes, planned.moved_bytes, planned.stretch, passes, skipped
+        )
+        story.planned(program.client, plan)
+
+    @staticmethod
+    def _note_no_plan(member: _Member) -> None:
+        if (story := member.client.job.memory_story) is not None:
+            story.without_plan(member.client.number)
+
+    def _apply(self, member: _Member, action: Action) -> None:
+        """Raises ValueError or IndexError where it cannot be told to the dispatcher, or the shim carries no plan out."""
+        dispatcher, number, until_ns = member.dispatcher, action.client, self._clock_ns() + VALID_NS
+        if isinstance(action, Ask):
+            self._wanted[number] = member, action
+        elif isinstance(action, Renew):
+            dispatcher.renew_plan(number, action.first_launch, until_ns)
+        elif isinstance(action, Drop):
+            dispatcher.drop_plan(number)
+        elif dispatcher.set_plan(number, action.first_launch, action.planned.launches, action.moves, until_ns) == 0:
+            raise ValueError("its shim carries no plan out")
+        else:
+            self._log_sent(member, action)
+
+    def _begin_asking(self) -> None:
+        """Of users who have had their share nothing is planned for now: their programs go on by the plans that they have, or by page faults."""
+        now_ns = self._clock_ns()
+        for number, (member, ask) in list(self._wanted.items()):
+            if self._worked.wait_ns(member.client.record.uid, now_ns) == 0:
+                del self._wanted[number]
+                self._asking[number] = asyncio.ensure_future(self._ask(member, ask))
+
+    def _ask_no_more(self, number: int) -> None:
+        self._wanted.pop(number, None)
+        if (task := self._asking.pop(number, None)) is not None:
+            task.cancel()
+
+    def _log_sent(self, member: _Member, sent: Send) -> None:
+        planned, job = sent.planned, member.client.job.number
+        whose = "its memory"
+        if job in self._gpus[member.client.place].several:
+            whose = f"the memory of its process {member.client.peer.pid}"
+        _log.info(
+            "job %s: %s has a plan: %.2f of %.2f GiB on the GPU, %d moves of %.2f GiB in each pass of %d launches over a link of %.1f GB/s, expected to lose %.1f %%",
+            member.client.record.job, whose, planned.budget_bytes / GIB, planned.peak_bytes / GIB, planned.moves, planned.moved_bytes / GIB,
+            planned.launches, sent.link_bytes_per_s / 1e9, 100 * planned.stretch, extra={"uid": member.client.record.uid},
+        )  # fmt: skip
+
+    def _log_failure(self, member: _Member, error: Exception) -> None:
+        job, now_ns = member.client.job.number, self._clock_ns()
+        said_ns = self._said.get(job)
+        if said_ns is None or now_ns - said_ns >= SILENT_NS:
+            self._said = {each: at_ns for each, at_ns in self._said.items() if now_ns - at_ns < SILENT_NS}
+            self._said[job] = now_ns
+            _log.info(
+                "job %s: its memory has no plan: %s",
+                member.client.record.job,
+                reason(error),
+                extra={"uid": member.client.record.uid},
+            )
+
+    async def _ask(self, member: _Member, ask: Ask) -> None:
+        """Has a worker make what is asked for, an outline or a plan, of the program's accesses; the budgets hear of it in any case. Never raises."""
+        said: object = None
+        answer = b""
+        record, budgets = member.client.record, self._gpus[member.client.place].budgets
+        began_ns = self._clock_ns()
+        outline: Outline | None = None
+        planned: Planned | None = None
+        try:
+            packed = await self._storage.run(
+                record.uid, partial(member.dispatcher.packed_accesses, ask.client, ACCESSES_BYTES), TIMEOUT_S
+            )
+            if packed:
+                arguments = {
+                    "link_bytes_per_s": ask.link_bytes_per_s,
+                    "room_bytes": ask.room_bytes,
+                    "budget_bytes": ask.budget_bytes,
+                }
+                said, answer = await self._work(
+                    Rights(record.uid, record.gid), "plan_memory", arguments,
+                    chunks=[packed], timeout_s=TIMEOUT_S, answer_bytes=PLAN_MOVES * PLAN_MOVE.size,
+                )  # fmt: skip
+            if said is not None and ask.budget_bytes is None:
+                outline = Outline.of(said)
+            elif said is not None:
+                planned = Planned.of(said)
+        except (OSError, ValueError, IndexError, MemoryError) as error:
+            self._log_failure(member, error)
+        finally:  # without an answer the budgets ask again later
+            self._worked.took(record.uid, self._clock_ns(), self._clock_ns() - began_ns)
+            if ask.budget_bytes is None:
+                budgets.outlined(self._clock_ns(), ask, outline)
+            else:
+                budgets.made(self._clock_ns(), ask, planned, answer)

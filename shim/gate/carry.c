@@ -1,0 +1,496 @@
+/*
+ * The thread that launches carries the plan out: behind a launch it hands over the moves that may begin there, and before a launch that needs
+ * some it has the launch's stream wait for them on the device. Moves stand in one line, each behind the launch that it follows, so what is on
+ * the GPU when a move to it begins is what the plan has there, however long kernels take: no clock is needed to keep the budget.
+ *
+ * One thread at a time does this (`carrying`); another one goes on, and what is due is done behind its next launch. What of it is too late by
+ * then is skipped. The lock of the movable memory is held while moves are handed over, so that nothing is freed under them, and never while a
+ * thread waits: at the gate, or in a call of the driver's for one of the program's streams.
+ */
+#include "gate/carry.h"
+#include "base/clock.h"
+#include "base/page.h"
+#include "gate/gate.h"
+#include "gate/lane.h"
+#include "gate/marker.h"
+#include "gate/plan.h"
+#include "gate/prefetch.h"
+#include "base/symbols.h"
+#include "memory/extents.h"
+#include "memory/movable.h"
+#include "streams/capture.h"
+#include "streams/context_end.h"
+#include "streams/mark.h"
+
+#include <pthread.h>
+
+static atomic_flag carrying = ATOMIC_FLAG_INIT;
+static _Atomic uint32_t settled; /* number of the plan that this process carries out, or has refused; 0: it has decided of none */
+static _Atomic bool ever;        /* a plan was taken: moves of one may be under way */
+
+/* Under the lock of the movable memory. */
+static struct fikit_taken_plan plan;
+static struct fikit_device *planned; /* the plan's device; NULL: no plan was ever taken */
+
+/* This thread carries the plan out from here to end(). False: another one does. Cancellation waits: a thread that ended in between would leave
+ * the plan to nobody. */
+static bool begin(int *cancelability) {
+  if (atomic_flag_test_and_set_explicit(&carrying, memory_order_acquire))
+    return false;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, cancelability);
+  return true;
+}
+
+static void end(int cancelability) {
+  atomic_flag_clear_explicit(&carrying, memory_order_release);
+  pthread_setcancelstate(cancelability, &cancelability);
+}
+
+static void count(_Atomic uint64_t *counter, uint64_t more) {
+  atomic_fetch_add_explicit(counter, more, memory_order_relaxed);
+}
+
+/* Functions from here on are called under the lock of the movable memory, unless they say otherwise. */
+
+/* The next launch at which a thread looks at the plan: the one before the first that moves follow, or that waits for one. */
+static void look_again(struct fikit_device *device) {
+  const uint64_t moves = fikit_plan_next(&plan), launches = fikit_lane_next(), next = moves < launches ? moves : launches;
+  fikit_look_set(device, &device->plan_from, next == FIKIT_LOOK_NEVER ? FIKIT_LOOK_NEVER : next - 1);
+}
+
+/* fikitd reads which plan is taken; 0: none. */
+static void say_taken(struct fikit_device *device, uint32_t number, uint32_t known) {
+  plan.number = number;
+  atomic_store_explicit(&device->plan->taken, number, memory_order_relaxed);
+  atomic_store_explicit(&settled, known, memory_order_relaxed);
+}
+
+/* The plan ends here, and no launch waits for its moves. `known`: what `settled` becomes. */
+static void drop(struct fikit_device *device, uint32_t known) {
+  fikit_lane_let_go();
+  say_taken(device, 0, known);
+}
+
+/* The driver has refused something: the plan is not tried again. */
+static void refuse(struct fikit_device *device) {
+  atomic_fetch_add_explicit(&device->plan->refused, 1, memory_order_relaxed);
+  drop(device, plan.number);
+}
+
+/* fikitd has not renewed its lease. */
+static bool is_over(const struct fikit_device *device) {
+  return atomic_load_explicit(&device->plan->until_ns, memory_order_relaxed) <= fikit_now_ns();
+}
+
+/* Reads fikitd's new plan and opens the lane for it. Nothing happens where a graph is being captured, without a current context, or while
+ * fikitd writes: the next notice tries again. */
+static void take(struct fikit_device *device) {
+  CUcontext context = NULL;
+  CUdevice ordinal;
+  const uint32_t number = atomic_load_explicit(&device->plan->number, memory_order_relaxed);
+  if (!fikit_prefetch_context(&context, &ordinal) || fikit_capture_anywhere())
+    return;
+  const uint64_t seq = atomic_load_explicit(&device->page->launch_seq, memory_order_relaxed) + 1;
+  const enum fikit_plan_read read = fikit_plan_read(&plan, device->plan, seq);
+  if (read == FIKIT_PLAN_CHANGES)
+    return;
+  planned = device;
+  if (read == FIKIT_PLAN_SENSELESS)
+    drop(device, number);
+  else if (!fikit_lane_open(context))
+    refuse(device);
+  else {
+    atomic_store_explicit(&ever, true, memory_order_relaxed);
+    say_taken(device, plan.number, plan.number);
+  }
+}
+
+/* Without the lock, between begin() and end(): a new plan is taken, a withdrawn one dropped. */
+static void notice(struct fikit_device *device) {
+  if (!fikit_movable_lock())
+    return;
+  const uint32_t number = atomic_load_explicit(&device->plan->number, memory_order_acquire);
+  if (number != atomic_load_explicit(&settled, memory_order_relaxed)) {
+    drop(device, 0);
+    if (number != 0 && !is_over(device))
+      take(device);
+    look_again(device);
+  }
+  fikit_movable_unlock();
+}
+
+void fikit_plan_notice(struct fikit_device *device) {
+  int cancelability;
+  if (!device->plan || FIKIT_LOAD(device->plan->number, relaxed) == atomic_load_explicit(&settled, memory_order_relaxed) ||
+      !begin(&cancelability))
+    return;
+  notice(device);
+  end(cancelability);
+}
+
+bool fikit_plan_before(struct fikit_device *device, const struct fikit_stream *entry, CUstream stream) {
+  const uint64_t seq = atomic_load_explicit(&device->page->launch_seq, memory_order_relaxed) + 1;
+  if (!fikit_movable_lock())
+    return false;
+  struct fikit_awaited *awaited = fikit_lane_awaited(entry, seq);
+  const bool waits = awaited && !fikit_context_ends() && !fikit_capture_anywhere();
+  look_again(device);
+  fikit_movable_unlock();
+  const bool refused = waits && !fikit_lane_wait(stream, awaited);
+  if (!awaited || !fikit_movable_lock())
+    return false;
+  fikit_lane_give_back(awaited, waits && !refused ? entry : NULL);
+  if (refused) {
+    refuse(device);
+    look_again(device);
+  }
+  fikit_movable_unlock();
+  return waits;
+}
+
+/* ---- behind a launch */
+
+/* One launch, and how far this thread is with the moves behind it. */
+struct behind {
+  struct fikit_device *device;
+  struct fikit_stream *entry;
+  CUstream stream;
+  uint64_t seq;
+  uint64_t newest;                             /* launch of the process, as far as this thread knows: this one, until it has waited at the gate */
+  enum { UNORDERED, RECORDED, ORDERED } order; /* of launch and moves: not yet, the event is recorded, the lane waits for it */
+  uint64_t marks;                              /* number of the newest mark before the event was recorded */
+  bool caught_up;                              /* moves that are too late have been skipped */
+  bool answered;                               /* the gate has let the next move through */
+  bool moved;                                  /* and it was handed to the driver since */
+  uint32_t granted;                            /* number of the request that fikitd granted; 0: none was needed */
+};
+
+/* What the thread does next. RECORD and ASK are done without the lock, and then the same move is looked at again; NEXT is the move after it. */
+enum step { STOP, NEXT, RECORD, ASK };
+
+/* What a move asks for at the gate. */
+struct wanted {
+  enum fikit_copy copy;
+  uint64_t bytes;
+};
+
+static const struct fikit_plan_move *next_move(void) {
+  return &plan.moves[plan.next];
+}
+
+/* The memory that the next move names, and how many bytes of it are elsewhere (`changes`). No bytes: it is gone. */
+static struct fikit_piece piece_of(const struct fikit_device *device, uint64_t *changes) {
+  const struct fikit_plan_move *move = next_move();
+  const uint64_t base = fikit_extent_base(device, move->allocation);
+  *changes = 0;
+  return base ? fikit_movable_part(base, move->chunk, move->chunks, move->copy == FIKIT_COPY_IN, changes) : (struct fikit_piece){0};
+}
+
+/* There is no such memory now, or none yet. */
+static void pass_over(struct fikit_device *device) {
+  count(&device->plan->skipped, 1);
+  fikit_plan_advance(&plan);
+}
+
+/* The next move is too late. A launch that needed its memory has fetched it by page faults, so the memory counts as being there. */
+static void skip(struct fikit_device *device) {
+  uint64_t changes;
+  const struct fikit_piece piece = piece_of(device, &changes);
+  if (piece.bytes && piece.in) {
+    fikit_movable_moved(device, &piece);
+    count(&device->page->moves.missed_bytes, changes);
+  }
+  pass_over(device);
+}
+
+/* The process is in the middle of a move to a goal (gate/move.c): the plan waits for its end. */
+static bool goal_stands(const struct fikit_page *page) {
+  const uint32_t goal = FIKIT_LOAD(page->moves.goal, acquire);
+  return goal != 0 && goal != FIKIT_LOAD(page->moves.reached, relaxed) && !fikit_gate_open(page);
+}
+
+/* May the next move be made behind this launch? Moves that are too late are skipped here, and a plan that is withdrawn or over is dropped. */
+static bool is_due(struct behind *behind) {
+  struct fikit_device *device = behind->device;
+  if (plan.number == 0 || planned != device)
+    return false;
+  if (FIKIT_LOAD(device->plan->number, acquire) != plan.number || is_over(device)) {
+    drop(device, 0);
+    return false;
+  }
+  if (fikit_capture_anywhere() || goal_stands(device->page))
+    return false;
+  if (!behind->caught_up)
+    count(&device->plan->skipped, fikit_plan_catch_up(&plan, behind->newest));
+  for (uint64_t late = behind->caught_up ? 0 : fikit_plan_late(&plan, behind->newest); late > 0; late--)
+    skip(device);
+  behind->caught_up = true;
+  return fikit_plan_next(&plan) <= behind->seq;
+}
+
+/* The lane comes to wait for the launch, in two steps: record() puts an event behind the launch, then the lane waits for it. */
+static enum step order(struct behind *behind, CUcontext context, bool *failed) {
+  if (behind->order == RECORDED) {
+    *failed |= !fikit_lane_follow();
+    behind->order = ORDERED;
+    return NEXT;
+  }
+  return fikit_lane_may_follow(behind->entry, context, failed) ? RECORD : STOP;
+}
+
+/* The move comes behind the memory's allocation. */
+static bool is_allocated(const struct behind *behind, CUdeviceptr at) {
+  const struct fikit_mark *mark = fikit_movable_mark(at);
+  return !mark || fikit_mark_is_before(mark, behind->entry, behind->marks) || fikit_movable_mark_passed(at);
+}
+
+/* Gives the next move to the driver. */
+static enum step hand_over(struct behind *behind, const struct fikit_piece *piece, CUdevice ordinal, bool whole, bool *failed) {
+  struct fikit_device *device = behind->device;
+  if (!fikit_lane_has_room(failed))
+    return STOP;
+  const enum fikit_lane_answer answer = fikit_lane_move(piece, ordinal, piece->in ? fikit_plan_needed(&plan) : 0, whole);
+  *failed |= answer != FIKIT_LANE_MOVES;
+  if (answer == FIKIT_LANE_REFUSED)
+    return STOP;
+  const uint64_t changed = fikit_movable_moved(device, piece);
+  fikit_movable_carried(piece->at, fikit_lane_newest());
+  count(piece->in ? &device->page->moves.in_bytes : &device->page->moves.out_bytes, changed);
+  count(&device->plan->carried_out, 1);
+  atomic_store_explicit(&device->plan->bytes_per_s, fikit_lane_bytes_per_s(), memory_order_relaxed);
+  behind->moved = true;
+  if (changed && fikit_copies_matter(device->page))
+    fikit_page_put(device->page, FIKIT_ENTRY_COPY, next_move()->copy, changed, fikit_now_ns());
+  fikit_plan_advance(&plan);
+  return NEXT;
+}
+
+/* One step for the next move that is due. */
+static enum step go_on(struct behind *behind, struct wanted *wanted) {
+  CUcontext context = NULL;
+  CUdevice ordinal;
+  bool failed = false;
+  enum step step = STOP;
+  if (!is_due(behind) || !fikit_prefetch_context(&context, &ordinal))
+    return STOP;
+  const struct fikit_piece piece = piece_of(behind->device, &wanted->bytes);
+  wanted->copy = next_move()->copy;
+  if (!piece.bytes) {
+    pass_over(behind->device);
+    return NEXT;
+  }
+  if (!piece.in && wanted->bytes == 0) { /* it is out */
+    fikit_plan_advance(&plan);
+    return NEXT;
+  }
+  if (behind->order != ORDERED)
+    step = order(behind, context, &failed);
+  else if (!is_allocated(behind, piece.at)) {
+    pass_over(behind->device);
+    step = NEXT;
+  } else if (!behind->answered && wanted->bytes && fikit_copy_asks(behind->device->page, wanted->copy, wanted->bytes))
+    return ASK;
+  else
+    step = hand_over(behind, &piece, ordinal, wanted->bytes == piece.bytes, &failed);
+  if (failed)
+    refuse(behind->device);
+  return failed ? STOP : step;
+}
+
+/* Without the lock. */
+static void ask(struct behind *behind, const struct wanted *wanted) {
+  const struct fikit_pass pass = fikit_gate_wait_to_copy(behind->device, wanted->copy, wanted->bytes);
+  behind->answered = true;
+  behind->granted = pass.kind == FIKIT_ENTRY_GRANTED ? pass.request_seq : 0;
+  const uint64_t newest = FIKIT_LOAD(behind->device->page->launch_seq, relaxed); /* others may have launched meanwhile */
+  if (newest > behind->newest && newest <= FIKIT_PLAN_MOST_SEQ) {
+    behind->newest = newest;
+    behind->caught_up = false;
+  }
+}
+
+/* Without the lock: fikitd learns when the move that it granted is over. */
+static void answer_used(struct behind *behind) {
+  if (behind->granted && behind->moved)
+    fikit_marker_behind_move(behind->device, behind->entry, fikit_lane_stream(), behind->granted);
+  else if (behind->granted)
+    fikit_marker_skip(behind->device, 0, behind->granted);
+  behind->granted = 0;
+  behind->answered = false;
+}
+
+static enum step step_under_lock(struct behind *behind, struct wanted *wanted) {
+  if (!fikit_movable_lock())
+    return STOP;
+  behind->moved = false;
+  const enum step step = go_on(behind, wanted);
+  look_again(behind->device);
+  fikit_movable_unlock();
+  if (behind->answered)
+    answer_used(behind);
+  return step;
+}
+
+/* Without the lock. */
+static bool record(struct behind *behind) {
+  behind->marks = fikit_mark_newest();
+  const bool recorded = fikit_lane_record(behind->stream);
+  behind->order = RECORDED;
+  if (!recorded && fikit_movable_lock()) {
+    refuse(behind->device);
+    look_again(behind->device);
+    fikit_movable_unlock();
+  }
+  return recorded && !fikit_capture_anywhere();
+}
+
+static void carry_out(struct behind *behind) {
+  struct wanted wanted;
+  for (;;) {
+    switch (step_under_lock(behind, &wanted)) {
+    case STOP:
+      return;
+    case NEXT:
+      break;
+    case RECORD:
+      if (!record(behind))
+        return;
+      break;
+    case ASK:
+      ask(behind, &wanted);
+      break;
+    }
+  }
+}
+
+void fikit_plan_after(struct fikit_device *device, struct fikit_stream *entry, CUstream stream, uint64_t seq) {
+  struct behind behind = {.device = device, .entry = entry, .stream = stream, .seq = seq, .newest = seq};
+  int cancelability;
+  if (!device->plan || !seq || seq > FIKIT_PLAN_MOST_SEQ || !begin(&cancelability))
+    return;
+  if (FIKIT_LOAD(device->plan->number, relaxed) != atomic_load_explicit(&settled, memory_order_relaxed))
+    notice(device);
+  carry_out(&behind);
+  end(cancelability);
+}
+
+/* ---- memory that the program takes
+ *
+ * The plan counts memory as being on the GPU from the launch on that is the first to touch it. Brought in the allocation's own stream, just before that launch,
+ * it is there no earlier; whoever uses it or frees it, in whatever stream, has to come behind the allocation, and comes behind this, too. */
+
+/* Under the lock. Not where it would be the turn of others, nor where the stream does not come behind the launches of the plan: it would be there too early. */
+static bool may_bring(const struct fikit_device *device, const struct fikit_stream *entry) {
+  const struct fikit_page *page = device->page;
+  if (plan.number == 0 || planned != device || FIKIT_LOAD(device->plan->number, relaxed) != plan.number || is_over(device))
+    return false;
+  const bool its_turn = fikit_gate_open(page) || !fikit_run_over(page, FIKIT_LOAD(page->launch_seq, relaxed));
+  return its_turn && !goal_stands(page) && !fikit_capture_anywhere() && fikit_lane_follows(entry);
+}
+
+/* Under the lock: the next piece of the memory at `at`, from first use number *i of the next launch on. No bytes: there is none. */
+static struct fikit_piece first_use(const struct fikit_device *device, const struct fikit_stream *entry, CUdeviceptr at, uint32_t *i) {
+  const uint64_t next = FIKIT_LOAD(device->page->launch_seq, relaxed) + 1;
+  const struct fikit_plan_move *use;
+  uint64_t changes;
+  while (may_bring(device, entry) && (use = fikit_plan_first_use(&plan, next, (*i)++)))
+    if (fikit_extent_base(device, use->allocation) == at)
+      return fikit_movable_part(at, use->chunk, use->chunks, true, &changes);
+  return (struct fikit_piece){0};
+}
+
+/* Without the lock: the driver may make a thread wait whose stream is full. What it refuses is not tried again by this plan. */
+static bool bring(struct fikit_device *device, const struct fikit_piece *piece, CUdevice ordinal, CUstream stream) {
+  const int mode = fikit_capture_relax();
+  const bool done = fikit_prefetch(piece, ordinal, stream) == CUDA_SUCCESS;
+  fikit_capture_restore(mode);
+  count(done ? &device->plan->carried_out : &device->plan->skipped, 1);
+  if (!done && fikit_movable_lock()) {
+    plan.first_uses = 0;
+    fikit_movable_unlock();
+  }
+  return done;
+}
+
+void fikit_plan_took(struct fikit_device *device, CUdeviceptr at, CUstream stream) {
+  CUcontext context = NULL;
+  CUdevice ordinal;
+  if (atomic_load_explicit(&settled, memory_order_relaxed) == 0)
+    return;
+  const struct fikit_stream *entry = fikit_stream_of(stream);
+  if (!fikit_prefetch_context(&context, &ordinal) || atomic_load_explicit(&entry->context, memory_order_relaxed) != context)
+    return;
+  struct fikit_piece piece;
+  uint32_t i = 0;
+  do {
+    if (!fikit_movable_lock())
+      return;
+    piece = first_use(device, entry, at, &i);
+    fikit_movable_unlock();
+  } while (piece.bytes && bring(device, &piece, ordinal, stream));
+}
+
+/* ---- frees */
+
+/* Under the lock. */
+static enum fikit_lane_free take_for_free(CUdeviceptr at, const struct fikit_stream *entry, struct fikit_awaited **awaited) {
+  const uint64_t move = fikit_movable_take(at);
+  return move && !fikit_context_ends() ? fikit_lane_free(move, entry, awaited) : FIKIT_FREE_NOW;
+}
+
+/* Without the lock. Where the driver refuses to wait the memory is freed all the same: a prefetch of it changes no contents. */
+static void wait_for_move(const struct fikit_stream *entry, CUstream stream, struct fikit_awaited *awaited) {
+  const bool waited = fikit_lane_wait(stream, awaited);
+  if (!fikit_movable_lock())
+    return;
+  fikit_lane_give_back(awaited, waited ? entry : NULL);
+  fikit_movable_unlock();
+}
+
+/* Without the lock. The stream itself where the lane cannot follow it. */
+static CUstream behind_both(CUstream stream) {
+  struct fikit_mark *mark = stream ? fikit_mark(stream) : NULL;
+  CUstream found = stream;
+  if (stream && !mark)
+    return stream;
+  if (fikit_movable_lock()) {
+    found = !mark || fikit_lane_follow_mark(mark) ? fikit_lane_stream() : stream;
+    fikit_movable_unlock();
+  }
+  if (mark)
+    fikit_mark_dropped(mark);
+  return found;
+}
+
+CUstream fikit_plan_free(CUdeviceptr at, CUstream stream) {
+  struct fikit_awaited *awaited = NULL;
+  if (!atomic_load_explicit(&ever, memory_order_relaxed))
+    return stream;
+  const struct fikit_stream *entry = stream ? fikit_stream_of(stream) : NULL;
+  if (!fikit_movable_lock())
+    return stream;
+  const enum fikit_lane_free how = take_for_free(at, entry, &awaited);
+  fikit_movable_unlock();
+  if (how == FIKIT_FREE_WAITS)
+    wait_for_move(entry, stream, awaited);
+  return how == FIKIT_FREE_IN_LANE ? behind_both(stream) : stream;
+}
+
+void fikit_plan_context_gone(CUcontext context) {
+  if (!fikit_movable_lock_for_good())
+    return;
+  if (fikit_lane_context_gone(context) && planned) {
+    drop(planned, 0);
+    look_again(planned);
+  }
+  fikit_movable_unlock();
+}
+
+void fikit_plan_forget_all(void) {
+  atomic_flag_clear(&carrying);
+  atomic_store(&settled, 0);
+  atomic_store(&ever, false);
+  plan.number = 0;
+  planned = NULL;
+  fikit_lane_forget_all();
+}
