@@ -9,6 +9,7 @@
 #include "gate/gate.h"
 #include "base/lock.h"
 #include "gate/marker.h"
+#include "memory/late_free.h"
 #include "memory/memory.h"
 #include "base/monitor.h"
 #include "gate/gpu_marker.h"
@@ -32,6 +33,10 @@ void fikit_monitor_look(struct fikit_device *device, int64_t interval_ns) {
 }
 void fikit_doorbell(struct fikit_device *device) {
   (void)device;
+}
+bool fikit_late_frees_wait(int64_t *began_ns) {
+  (void)began_ns;
+  return false;
 }
 void fikit_log(const char *format, ...) {
   (void)format;
