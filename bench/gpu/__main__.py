@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import tarfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,11 +21,11 @@ from typing import Any, NoReturn
 
 from fikitd.base import build
 
-from bench.gpu import conformance, memory, pairs, parts, processes, tables
+from bench.gpu import conformance, memory, pairs, parts, plans, processes, tables
 from bench.gpu.place import Place, place
 from bench.record import ROOT, BenchError, Result, check, write
 
-PARTS = ("costs", "launch", "timing", "slices", "mps", "memory", "conformance", "pairs", "frameworks")
+PARTS = ("costs", "launch", "timing", "slices", "mps", "memory", "conformance", "plans", "pairs", "frameworks")
 MINUTES = 9.5  # of ten that the machine is there
 Found = dict[str, Any]
 
@@ -101,17 +102,27 @@ def measure(run: Run, where: Place) -> None:
     else:
         run.part("slices", lambda: parts.slices(where, scale))
     run.part("mps", lambda: parts.by_mps(where, scale, library))
-    run.part("memory", lambda: memory.memory(where, arguments.quick, min(45, run.left())))
+    run.part("memory", lambda: memory.memory(where, arguments.quick, arguments.evict, min(45, run.left())))
     run.part("conformance", lambda: conformance.conformance(where, scale.programs, library, min(60, run.left())))
+    run.part("plans", lambda: _plans(run, where))
     run.part("pairs", lambda: _pairs(run, where, library, exclusive))
     run.part("frameworks", lambda: dict(pairs.frameworks(where, run.deadline)))
 
 
-def _pairs(run: Run, where: Place, library: str, exclusive: bool) -> Found:
-    arguments = run.arguments
-    with_torch = arguments.programs == "torch" or (
+def _with_torch(arguments: argparse.Namespace) -> bool:
+    return arguments.programs == "torch" or (
         arguments.programs == "auto" and importlib.util.find_spec("torch") is not None
     )
+
+
+def _plans(run: Run, where: Place) -> Found:
+    names = [plans.BARE, *(["deep"] if _with_torch(run.arguments) else [])]
+    return plans.plans(where, run.arguments.device, names, min(2.0, run.arguments.seconds), run.deadline - 5)
+
+
+def _pairs(run: Run, where: Place, library: str, exclusive: bool) -> Found:
+    arguments = run.arguments
+    with_torch = _with_torch(arguments)
     deadline = run.deadline - (25 if "frameworks" in arguments.parts else 0)
 
     def changed(found: Found) -> None:
@@ -131,17 +142,31 @@ def _pairs(run: Run, where: Place, library: str, exclusive: bool) -> Found:
     return pairs.Measurement(setting, changed).run()
 
 
+def _pack(directory: Path, target: Path) -> None:
+    """What programs and daemons have said."""
+    try:
+        with tarfile.open(target, "w:gz") as packed:
+            for pattern in ("**/*.err", "**/*.log"):
+                for path in directory.glob(pattern):
+                    packed.add(path, path.relative_to(directory))
+    except OSError as error:
+        print(f"bench.gpu: couldn't write {target}: {error.strerror}", file=sys.stderr)
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench/gpu/run.sh", description=__doc__.splitlines()[0])
     default = ROOT / "bench" / "results" / f"gpu-{datetime.now(UTC):%Y-%m-%d-%H%M}.json"
     parser.add_argument(
         "--json", type=Path, default=default, metavar="FILE", help="default: bench/results/gpu-DATE.json"
     )
+    parser.add_argument("--logs", type=Path, metavar="FILE.tar.gz", help="also keep what every program and daemon has said")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART",
                         help=f"which of {', '.join(PARTS)}")  # fmt: skip
     parser.add_argument("--minutes", type=float, default=MINUTES, help="for everything, the build included")
     parser.add_argument("--seconds", type=float, default=None, help="length of a cell of the pairs; default 4")
     parser.add_argument("--quick", action="store_true", help="a short form of every part, to try the bench itself")
+    parser.add_argument("--evict", action="store_true",
+                        help="memory: fill the GPU and push managed memory out; of some virtual machines the GPU hangs then")  # fmt: skip
     parser.add_argument("--programs", choices=("auto", "torch", "driver"), default="auto",
                         help="of the pairs: PyTorch's, or such that need the CUDA driver only; auto: PyTorch's where it is")  # fmt: skip
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
@@ -176,6 +201,8 @@ def main() -> int:
             finally:
                 processes.end_all()
                 run.write()
+                if arguments.logs is not None:
+                    _pack(where.directory, arguments.logs)
     except BenchError as error:
         print(f"bench.gpu: {error}", file=sys.stderr)
         return 1

@@ -18,9 +18,10 @@ OF_PIECES: Final = (
 )  # fmt: skip
 
 
-def memory(place: Place, quick: bool, limit_s: float) -> Found:
-    """Series as spreads of ns, and what follows from them: rates in GB/s, ns of faults per 2 MiB beyond the bytes, managed memory against plain."""
+def memory(place: Place, quick: bool, evict: bool, limit_s: float) -> Found:  # noqa: PLR0917
+    """evict: the GPU is filled, and plain allocations push managed memory out. Series as spreads of ns, and what follows from them: rates in GB/s, ns of faults per 2 MiB beyond the bytes, managed memory against plain."""
     program = [str(place.program("fikit-gpu-memory")), str(QUICK_PIECES if quick else PIECES)]
+    program += ["evict"] if evict else []
     said = json.loads(processes.run("fikit-gpu-memory", program, place.env, place.directory, limit_s))
     series = {name: values for name, values in said.items() if isinstance(values, list) and name != "attributes"}
     found: Found = {name: value for name, value in said.items() if name not in series}

@@ -25,6 +25,7 @@ from bench.record import BenchError
 
 START_S = 10.0
 COMMAND = [sys.executable, "-c", "from fikitd.entry import fikitd; fikitd()"]
+SMALLER = "from fikitd.clients.memory_rotation import MemoryRotation; MemoryRotation._total_bytes = lambda *_: {bytes}; "
 
 
 class Service:
@@ -33,6 +34,7 @@ class Service:
         self.env = {**place.env, "FIKIT_CONFIG": str(self.root / "fikit.toml")}
         self.log = self.root / "fikitd.log"
         self.policy = ""
+        self._memory_bytes = 0
         self._systemd = Systemd(self.root / "notify")
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -42,7 +44,7 @@ class Service:
             return
         self._end()
         self._write_config(policy)
-        self._process = self._systemd.start([*COMMAND, "--config", self.env["FIKIT_CONFIG"]], self.log)
+        self._process = self._systemd.start(self._command(), self.log)
         try:
             wait_until_there(self.root / "run", self._process, START_S)
             running = Control(self.root / "run").ping().split()[-1]
@@ -52,12 +54,24 @@ class Service:
             raise BenchError(f"fikitd has policy {running}, where it was told to have {policy}")
         self.policy = policy
 
+    def take_gpu_for(self, memory_bytes: int) -> None:
+        """From its next start on fikitd takes the GPU for one with so much memory: what more a program has leaves it by a plan, and the GPU itself is
+        never full."""
+        self._end()
+        self._memory_bytes = memory_bytes
+
+    def _command(self) -> list[str]:
+        start = [*COMMAND]
+        if self._memory_bytes:
+            start[-1] = SMALLER.format(bytes=self._memory_bytes) + start[-1]
+        return [*start, "--config", self.env["FIKIT_CONFIG"]]
+
     def _write_config(self, policy: str) -> None:
         directories = {
             key: str(self.root / key.removesuffix("_dir")) for key in ("run_dir", "report_dir", "profile_dir")
         }
         lines = ["[daemon]", *(f"{key} = {json.dumps(value)}" for key, value in directories.items())]
-        lines += ["idle_exit_s = 120", "unmanaged_s = 0", "[scheduler]", f'policy = "{policy}"', ""]
+        lines += ["idle_exit_s = 120", "unmanaged_s = 0", "[scheduler]", f'policy = "{policy}"', "[oversubscribe]", 'allow = "lower"', ""]
         Path(self.env["FIKIT_CONFIG"]).write_text("\n".join(lines))
 
     def managed(self, command: list[str], *options: str) -> list[str]:
@@ -88,6 +102,12 @@ class Service:
             if time.monotonic() > deadline:
                 raise BenchError(f"no profile {profile} was stored; fikitd said: {self._last_line()}")
             time.sleep(0.02)
+
+    def lines(self) -> list[str]:
+        """What it has logged."""
+        with suppress(OSError):
+            return self.log.read_text(errors="replace").splitlines()
+        return []
 
     def _last_line(self) -> str:
         with suppress(OSError):

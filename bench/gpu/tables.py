@@ -139,6 +139,23 @@ def _conformance(console: Console, part: Found) -> None:
             console.print(f"  {name}.{key}: expected {values['expected']}, the driver says {values['said']}")
 
 
+def _plans(console: Console, part: Found) -> None:
+    table = _table("Passes of one program, ms: bare, with memory that may leave, with a part of it on the GPU by a plan", "program", "GiB", "there",
+                   "bare", "all there", "planned", "EOR", "moved GiB", "missed MiB")  # fmt: skip
+    for name, found in part.items():
+        if not isinstance(found, Mapping):
+            continue
+        means = [f"{found[key]['p50'] / 1e6:.2f}" if key in found else "-" for key in ("bare_ns", "managed_ns", "planned_ns")]
+        peak, moved = found.get("peak_bytes"), found.get("in_bytes_per_pass", 0) + found.get("out_bytes_per_pass", 0)
+        sizes = [f"{peak / 2**30:.2f}" if peak else "-", f"{1 - found['msr']:.2f}" if "msr" in found else "-"]
+        eor = f"{found['eor']:.3f}" if "eor" in found else "-"
+        table.add_row(name, *sizes, *means, eor, f"{moved / 2**30:.2f}", f"{found.get('missed_bytes_per_pass', 0) / 2**20:.1f}")
+    console.print(table)
+    for name, found in part.items():
+        if isinstance(found, Mapping) and "error" in found:
+            console.print(f"  {name}: {found['error']}")
+
+
 def _pairs(console: Console, part: Found) -> None:
     table = _table("A high program beside a low one, against each alone", "high + low", "requests", "sharing", "JCT ratio",
                    "p99 ratio", "low speed", "harvest")  # fmt: skip
@@ -180,6 +197,7 @@ SHOWN = {
     "mps": _sharing("Two programs by MPS"),
     "memory": _memory,
     "conformance": _conformance,
+    "plans": _plans,
     "pairs": _pairs,
     "frameworks": _frameworks,
 }

@@ -3,7 +3,7 @@
  * allocation that has to push managed memory out. All that docs/memory.md assumes, and only hardware can say.
  * Prints one JSON object; series are ns of a piece of 64 MiB, or of what their name says.
  *
- * usage: fikit-gpu-memory PIECES
+ * usage: fikit-gpu-memory PIECES [evict]
  */
 #define _GNU_SOURCE
 #define MORE_DRIVER_FUNCTIONS(F)                                                                                       \
@@ -147,12 +147,12 @@ static void resident(device_pointer plain) {
   print_numbers("touch_managed", taken, pieces);
 }
 
-/* What plain memory costs where there is room, and where managed memory, which nobody uses now, has to go first. */
-static void evictions(void) {
+/* What plain memory costs where there is room, and, of a GPU that is to be full, where managed memory, which nobody uses now, has to go first. */
+static void allocations(bool evict) {
   enum { TIMES = 8 };
   size_t free_bytes = 0, total_bytes = 0;
   device_pointer plain[TIMES];
-  for (int full = 0; full < 2; full++) {
+  for (int full = 0; full < 1 + evict; full++) {
     device_pointer filling = 0;
     if (full) {
       check(cuMemGetInfo_v2(&free_bytes, &total_bytes), "ask for free memory");
@@ -207,9 +207,10 @@ static void load_touch(void) {
 }
 
 int main(int argc, char **argv) {
-  pieces = argc == 2 ? (int)strtol(argv[1], NULL, 10) : 0;
+  const bool evict = argc == 3 && strcmp(argv[2], "evict") == 0;
+  pieces = argc == 2 + evict ? (int)strtol(argv[1], NULL, 10) : 0;
   if (pieces < 2 || pieces > MOST) {
-    fprintf(stderr, "usage: fikit-gpu-memory PIECES (of 64 MiB, 2 to %d)\n", MOST);
+    fprintf(stderr, "usage: fikit-gpu-memory PIECES (of 64 MiB, 2 to %d) [evict]\n", MOST);
     return 2;
   }
   int able = 0;
@@ -238,7 +239,7 @@ int main(int argc, char **argv) {
     beside_capture();
     for (int i = 0; i < pieces; i++)
       DO(cuMemFree_v2(at[i]));
-    evictions();
+    allocations(evict);
   }
   printf("}\n");
   return 0;

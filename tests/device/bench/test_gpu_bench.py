@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 import tomllib
 import uuid
@@ -97,14 +98,17 @@ def machine(tmp_path: Path, native: Path) -> Iterator[Machine]:
 
 def test_all_of_the_run_works_on_a_machine_with_little_on_it(machine: Machine, native: Path, tmp_path: Path) -> None:
     file = tmp_path / "gpu.json"
-    done = machine.run("--quick", "--json", str(file), **machine.bring_core(native))
+    logs = tmp_path / "logs.tar.gz"
+    done = machine.run(
+        "--quick", "--evict", "--json", str(file), "--logs", str(logs), **machine.bring_core(native), BENCH_LAYER_MIB="8"
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     found = json.loads(file.read_text())
     got = found["parts"]
     assert found["emulated"] is True
     assert found["settings"]["stuck"] == []
-    for part in ("costs", "launch", "timing", "slices", "mps", "memory", "conformance", "pairs"):
+    for part in ("costs", "launch", "timing", "slices", "mps", "memory", "conformance", "plans", "pairs"):
         assert "error" not in got[part], got[part]
     assert got["costs"]["marks"] is True
     assert got["costs"]["event_record_ns"]["p50"] > 0
@@ -118,6 +122,13 @@ def test_all_of_the_run_works_on_a_machine_with_little_on_it(machine: Machine, n
     assert memory["prefetch_in_gbps"] == pytest.approx(24, rel=0.1)  # the emulated GPU's constants come back
     assert memory["fault_ns_per_chunk"] == pytest.approx(30_000, rel=0.2)
     assert memory["alloc_that_evicts_ns"]["p50"] > 100 * memory["alloc_ns"]["p50"]
+    layers = got["plans"]["layers"]
+    assert "error" not in layers, layers
+    assert layers["memory"]["plan"]["budget_bytes"] < layers["room_bytes"] < layers["peak_bytes"]
+    assert layers["memory"]["plan"]["passes"] >= 8
+    assert layers["in_bytes_per_pass"] > 0.2 * layers["peak_bytes"]
+    with tarfile.open(logs) as packed:
+        assert any(name.endswith("fikitd.log") for name in packed.getnames())
     slices = got["slices"]
     for experiment in ("chains", "chains_full"):
         assert slices[experiment]["slice_ns"]["p50"] == pytest.approx(1_024_000, rel=0.1)
