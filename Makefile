@@ -16,7 +16,7 @@ setup: ## install what is missing (Debian packages, .venv, the build)
 	@bash scripts/setup.sh
 
 build: ## rebuild the native parts and refresh .venv
-	@mkdir -p build && flock build/lock $(PY) -m pip install --quiet --no-build-isolation --no-deps -e .
+	@mkdir -p build && flock build/lock $(PY) -m pip install --quiet --no-build-isolation --no-deps -C cmake.define.FIKIT_WARNINGS_ARE_ERRORS=ON -e .
 
 SLURM_INCDIR ?=
 OUT ?= out/slurm-plugin

@@ -20,7 +20,7 @@ build() { # FOLDER TARGET...
   local folder=$1
   shift
   cmake -G Ninja -S "$folder" -B "$OUT/$folder" --toolchain "$PWD/cmake/aarch64.cmake" -DCMAKE_BUILD_TYPE=Debug \
-    -DCMAKE_CXX_FLAGS_DEBUG=-O1 -DCMAKE_C_FLAGS_DEBUG=-O2 -DPython_EXECUTABLE="$PWD/.venv/bin/python" >"$OUT/$folder.log" 2>&1 &&
+    -DFIKIT_WARNINGS_ARE_ERRORS=ON -DCMAKE_CXX_FLAGS_DEBUG=-O1 -DCMAKE_C_FLAGS_DEBUG=-O2 -DPython_EXECUTABLE="$PWD/.venv/bin/python" >"$OUT/$folder.log" 2>&1 &&
     cmake --build "$OUT/$folder" --target "$@" >>"$OUT/$folder.log" 2>&1 || { tail -n 40 "$OUT/$folder.log" >&2; return 1; }
 }
 build shim all

@@ -13,10 +13,16 @@
   F(cuMemAllocManaged, device_pointer *, size_t, unsigned)                                                             \
   F(cuMemcpyHtoDAsync_v2, device_pointer, const void *, size_t, void *)                                                \
   F(cuMemcpyDtoHAsync_v2, void *, device_pointer, size_t, void *)                                                      \
+  F(cuCtxGetCurrent, void **)                                                                                          \
+  F(cuCtxSetCurrent, void *)                                                                                           \
+  F(cuStreamWaitEvent, void *, void *, unsigned)                                                                       \
   F(cuPointerGetAttribute, void *, int, device_pointer)                                                                \
   F(cuStreamBeginCapture_v2, void *, int)                                                                              \
   F(cuStreamEndCapture, void *, void **)
 #include "device.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
 
 struct location {
   int type, id;
@@ -107,6 +113,97 @@ static void move(int first, bool in) {
   for (int i = first; i < pieces; i++)
     check(prefetch(at[i], PIECE, in, gpu.stream), "prefetch");
   wait_for(gpu.stream);
+}
+
+/* As a plan moves memory: in a stream of its own, behind a kernel that runs for long. The call alone, the launch after it, and the move from the kernel's end on. */
+static void behind_kernels(bool in, const char *const names[3]) {
+  enum { KERNEL_NS = 30000000 };
+  static int64_t launches[MOST];
+  void *event = NULL;
+  DO(cuEventCreate(&event, UNTIMED));
+  for (int i = 0; i < pieces; i++) {
+    launch_work(gpu.stream, 1, KERNEL_NS, 0);
+    DO(cuEventRecord(event, gpu.stream));
+    DO(cuStreamWaitEvent(other_stream, event, 0));
+    const int64_t begin_ns = now_ns();
+    check(prefetch(at[i], PIECE, in, other_stream), "prefetch");
+    const int64_t called_ns = now_ns();
+    launch_null(gpu.stream);
+    launches[i] = now_ns() - called_ns;
+    calls[i] = called_ns - begin_ns;
+    wait_for(gpu.stream);
+    const int64_t over_ns = now_ns();
+    wait_for(other_stream);
+    taken[i] = now_ns() - over_ns;
+  }
+  print_numbers(names[0], calls, pieces);
+  print_numbers(names[1], launches, pieces);
+  print_numbers(names[2], taken, pieces);
+}
+
+static struct {
+  void *context;
+  bool in;
+  _Atomic bool over;
+} mover;
+
+static void *move_all(void *unused) {
+  DO(cuCtxSetCurrent(mover.context));
+  for (int i = 0; i < pieces; i++)
+    check(prefetch(at[i], PIECE, mover.in, other_stream), "prefetch");
+  wait_for(other_stream);
+  mover.over = true;
+  return unused;
+}
+
+/* Launches of kernels that use none of that memory, one at a time, while another thread moves all of it: until each was given to the driver, and until it had run. */
+static void launches_beside(bool in, const char *name, const char *name_of_runs) {
+  enum { SAMPLES = 20000 };
+  static int64_t launches[SAMPLES], runs[SAMPLES];
+  int count = 0;
+  pthread_t thread;
+  DO(cuCtxGetCurrent(&mover.context));
+  mover.in = in;
+  mover.over = false;
+  if (pthread_create(&thread, NULL, move_all, NULL) != 0)
+    fail("start a thread", "no room for one");
+  for (; count < SAMPLES && (!mover.over || count == 0); count++) {
+    const int64_t begin_ns = now_ns();
+    launch_null(gpu.stream);
+    launches[count] = now_ns() - begin_ns;
+    wait_for(gpu.stream);
+    runs[count] = now_ns() - begin_ns;
+  }
+  pthread_join(thread, NULL);
+  print_numbers(name, launches, count);
+  print_numbers(name_of_runs, runs, count);
+}
+
+/* A piece moved in parts, each by a call of its own. */
+static void in_parts(bool in, uint64_t bytes, const char *name) {
+  for (int i = 0; i < pieces; i++) {
+    const int64_t begin_ns = now_ns();
+    for (uint64_t part = 0; part < PIECE; part += bytes)
+      check(prefetch(at[i] + part, bytes, in, gpu.stream), "prefetch");
+    wait_for(gpu.stream);
+    taken[i] = now_ns() - begin_ns;
+  }
+  print_numbers(name, taken, pieces);
+}
+
+static void moves(void) {
+  prefetches(false, "prefetch_out", "prefetch_out_call");
+  prefetches(true, "prefetch_in", "prefetch_in_call");
+  prefetches(false, "prefetch_out_again", "prefetch_out_again_call");
+  move(0, true);
+  behind_kernels(false, (const char *const[]){"out_behind_kernel_call", "launch_after_out", "out_behind_kernel"});
+  behind_kernels(true, (const char *const[]){"in_behind_kernel_call", "launch_after_in", "in_behind_kernel"});
+  launches_beside(false, "launch_beside_out", "kernel_beside_out");
+  launches_beside(true, "launch_beside_in", "kernel_beside_in");
+  in_parts(false, CHUNK, "prefetch_out_by_2mib");
+  in_parts(true, CHUNK, "prefetch_in_by_2mib");
+  in_parts(false, 8 * CHUNK, "prefetch_out_by_16mib");
+  in_parts(true, 8 * CHUNK, "prefetch_in_by_16mib");
 }
 
 /* In, while the first half goes out: both are on their way until the shorter one has ended. */
@@ -231,8 +328,7 @@ int main(int argc, char **argv) {
     }
     attributes();
     copies(plain);
-    prefetches(false, "prefetch_out", "prefetch_out_call");
-    prefetches(true, "prefetch_in", "prefetch_in_call");
+    moves();
     both_ways();
     faults();
     resident(plain);

@@ -97,13 +97,13 @@ Offer consider(const Slowdowns& slowdowns, const Rules& rules, const Resident& j
   if (job.shards > free_shards) offer.verdict = Verdict::no_memory;
   if (!offer.accepted() || residents.empty()) return offer;
   const std::size_t count = residents.size() + 1;
-  if (count > kMostResidents || (rules.most > 0 && count > rules.most)) {
+  if (residents.size() >= kMostResidents || (rules.most > 0 && count > rules.most)) {
     offer.verdict = Verdict::full;
     return offer;
   }
   std::array<Resident, kMostResidents> all;
   std::ranges::copy(residents, all.begin());
-  all[count - 1] = job;
+  all[residents.size()] = job;
   const std::span<const Resident> together = std::span(all).first(count);
   if (rules.most_busy > 0) {
     double busy = 0;
