@@ -133,10 +133,11 @@ def _conformance(console: Console, part: Found) -> None:
     console.print(f"conformance: {part['as_expected']} of {part['programs']} programs as expected")
     for name, found in part["different"].items():
         if "error" in found:
-            console.print(f"  {name}: {found['error']}")
-            continue
+            last = f", its last word was {found['last']}" if found.get("last") else ""
+            console.print(f"  {name}: {found['error']}{last}")
         for key, values in found.items():
-            console.print(f"  {name}.{key}: expected {values['expected']}, the driver says {values['said']}")
+            if isinstance(values, Mapping):
+                console.print(f"  {name}.{key}: expected {values['expected']}, the driver says {values['said']}")
 
 
 def _plans(console: Console, part: Found) -> None:
@@ -145,11 +146,15 @@ def _plans(console: Console, part: Found) -> None:
     for name, found in part.items():
         if not isinstance(found, Mapping):
             continue
-        means = [f"{found[key]['p50'] / 1e6:.2f}" if key in found else "-" for key in ("bare_ns", "managed_ns", "planned_ns")]
+        means = [
+            f"{found[key]['p50'] / 1e6:.2f}" if key in found else "-" for key in ("bare_ns", "managed_ns", "planned_ns")
+        ]
         peak, moved = found.get("peak_bytes"), found.get("in_bytes_per_pass", 0) + found.get("out_bytes_per_pass", 0)
         sizes = [f"{peak / 2**30:.2f}" if peak else "-", f"{1 - found['msr']:.2f}" if "msr" in found else "-"]
         eor = f"{found['eor']:.3f}" if "eor" in found else "-"
-        table.add_row(name, *sizes, *means, eor, f"{moved / 2**30:.2f}", f"{found.get('missed_bytes_per_pass', 0) / 2**20:.1f}")
+        table.add_row(
+            name, *sizes, *means, eor, f"{moved / 2**30:.2f}", f"{found.get('missed_bytes_per_pass', 0) / 2**20:.1f}"
+        )
     console.print(table)
     for name, found in part.items():
         if isinstance(found, Mapping) and "error" in found:

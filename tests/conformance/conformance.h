@@ -7,16 +7,22 @@
 
 CUresult cuStreamWriteValue32_v2(CUstream, CUdeviceptr, uint32_t, unsigned), cuStreamWaitValue32_v2(CUstream, CUdeviceptr, uint32_t, unsigned);
 
-/* One observation: a result code, a count, a value. Never a time or an address. */
-static void see(const char *name, long long value) { printf("%s %lld\n", name, value); }
+/* One observation: a result code, a count, a value. Never a time or an address. It is out at once, so that a driver that crashes
+ * in the next call leaves it behind. */
+__attribute__((unused)) static void see(const char *name, long long value) {
+  printf("%s %lld\n", name, value);
+  fflush(stdout);
+}
 
 /* Time for work that only has to be unfinished when the next calls are made. */
 enum { LONG_NS = 20000000 };
 
+/* The memory is zero when this returns, for streams too that do not wait for the default stream: a memset does not wait. */
 __attribute__((unused)) static CUdeviceptr zeroed(size_t bytes) {
   CUdeviceptr memory;
   OK(cuMemAlloc_v2(&memory, bytes));
   OK(cuMemsetD8_v2(memory, 0, bytes));
+  OK(cuStreamSynchronize(NULL));
   return memory;
 }
 

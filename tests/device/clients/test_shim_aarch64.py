@@ -37,7 +37,7 @@ HABITS = {
 }
 # Two processes each: qemu shows a process another begin in its own /proc/self/stat than others see in /proc/PID/stat, by which
 # the emulated devices tell who is gone.
-TWO_PROCESSES = {"interprocess", "memory_mapping"}
+TWO_PROCESSES = {"graph_misuse", "interprocess", "memory_mapping"}
 HOW: dict[str, dict[str, object]] = {
     "open": {},
     "measured": {"measure": True},
