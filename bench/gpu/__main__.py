@@ -159,7 +159,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--json", type=Path, default=default, metavar="FILE", help="default: bench/results/gpu-DATE.json"
     )
-    parser.add_argument("--logs", type=Path, metavar="FILE.tar.gz", help="also keep what every program and daemon has said")
+    parser.add_argument(
+        "--logs", type=Path, metavar="FILE.tar.gz", help="also keep what every program and daemon has said"
+    )
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART",
                         help=f"which of {', '.join(PARTS)}")  # fmt: skip
     parser.add_argument("--minutes", type=float, default=MINUTES, help="for everything, the build included")

@@ -19,7 +19,7 @@ OF_PIECES: Final = (
 )  # fmt: skip
 
 
-def memory(place: Place, quick: bool, evict: bool, limit_s: float) -> Found:  # noqa: PLR0917
+def memory(place: Place, quick: bool, evict: bool, limit_s: float) -> Found:
     """evict: the GPU is filled, and plain allocations push managed memory out. Series as spreads of ns, and what follows from them: rates in GB/s, ns of faults per 2 MiB beyond the bytes, managed memory against plain."""
     program = [str(place.program("fikit-gpu-memory")), str(QUICK_PIECES if quick else PIECES)]
     program += ["evict"] if evict else []

@@ -62,7 +62,9 @@ class Programs:
         self._planned(name, self._service.managed([], *LOW, *part, *profile), found)
 
     def _worker(self, name: str, wrap: list[str]) -> Worker:
-        worker = Worker(f"plans-{name}", self._place, self._device, self._service.env if wrap else self._place.env, wrap)
+        worker = Worker(
+            f"plans-{name}", self._place, self._device, self._service.env if wrap else self._place.env, wrap
+        )
         crew.load({"a": worker}, {"a": [name]}, min(self._deadline, time.monotonic() + LOAD_S))
         if name in worker.errors:
             worker.end()
@@ -104,7 +106,9 @@ class Programs:
                 took = self._run(worker, name, LOOK_S)
                 memory = self._memory(worker)
                 plan = memory.get("plan") or {}
-                found["trail"].append([round(time.monotonic() - began, 1), statistics.fmean(took), plan.get("passes", 0)])
+                found["trail"].append(
+                    [round(time.monotonic() - began, 1), statistics.fmean(took), plan.get("passes", 0)]
+                )
                 if plan.get("passes", 0) >= CALM_PASSES and len(found["trail"]) >= 8:
                     break
             before = self._memory(worker)
@@ -134,7 +138,12 @@ def spread(took: list[int]) -> dict[str, float]:
     if not took:
         raise BenchError("no pass ended in its time")
     each = sorted(took)
-    return {"mean": statistics.fmean(each), "p50": statistics.median(each), "p90": each[9 * (len(each) - 1) // 10], "count": len(each)}
+    return {
+        "mean": statistics.fmean(each),
+        "p50": statistics.median(each),
+        "p90": each[9 * (len(each) - 1) // 10],
+        "count": len(each),
+    }
 
 
 def derived(found: Found) -> Found:
@@ -150,7 +159,7 @@ def derived(found: Found) -> Found:
     return out
 
 
-def plans(place: Place, device: str, names: list[str], seconds: float, deadline: float) -> Found:  # noqa: PLR0917
+def plans(place: Place, device: str, names: list[str], seconds: float, deadline: float) -> Found:
     """Each program's figures; one that fails says why, and hinders no other."""
     found: Found = {}
     for name in names:

@@ -25,7 +25,9 @@ from bench.record import BenchError
 
 START_S = 10.0
 COMMAND = [sys.executable, "-c", "from fikitd.entry import fikitd; fikitd()"]
-SMALLER = "from fikitd.clients.memory_rotation import MemoryRotation; MemoryRotation._total_bytes = lambda *_: {bytes}; "
+SMALLER = (
+    "from fikitd.clients.memory_rotation import MemoryRotation; MemoryRotation._total_bytes = lambda *_: {bytes}; "
+)
 
 
 class Service:
@@ -71,7 +73,15 @@ class Service:
             key: str(self.root / key.removesuffix("_dir")) for key in ("run_dir", "report_dir", "profile_dir")
         }
         lines = ["[daemon]", *(f"{key} = {json.dumps(value)}" for key, value in directories.items())]
-        lines += ["idle_exit_s = 120", "unmanaged_s = 0", "[scheduler]", f'policy = "{policy}"', "[oversubscribe]", 'allow = "lower"', ""]
+        lines += [
+            "idle_exit_s = 120",
+            "unmanaged_s = 0",
+            "[scheduler]",
+            f'policy = "{policy}"',
+            "[oversubscribe]",
+            'allow = "lower"',
+            "",
+        ]
         Path(self.env["FIKIT_CONFIG"]).write_text("\n".join(lines))
 
     def managed(self, command: list[str], *options: str) -> list[str]:

@@ -29,6 +29,8 @@ def prepare(device: str) -> Callable[[], None]:
         looked_at = layers[passes % LAYERS]
         passes += 1
         if driver.word(looked_at) != 2 * passes:
-            raise RuntimeError(f"memory is wrong after {passes} passes: {driver.word(looked_at)} instead of {2 * passes}")
+            raise RuntimeError(
+                f"memory is wrong after {passes} passes: {driver.word(looked_at)} instead of {2 * passes}"
+            )
 
     return request

@@ -100,7 +100,14 @@ def test_all_of_the_run_works_on_a_machine_with_little_on_it(machine: Machine, n
     file = tmp_path / "gpu.json"
     logs = tmp_path / "logs.tar.gz"
     done = machine.run(
-        "--quick", "--evict", "--json", str(file), "--logs", str(logs), **machine.bring_core(native), BENCH_LAYER_MIB="8"
+        "--quick",
+        "--evict",
+        "--json",
+        str(file),
+        "--logs",
+        str(logs),
+        **machine.bring_core(native),
+        BENCH_LAYER_MIB="8",
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
