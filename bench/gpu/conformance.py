@@ -69,7 +69,7 @@ def _observe(place: Place, library: str, name: str, deadline: float) -> tuple[di
     try:
         processes.run(f"building {name}", command, place.env, place.directory, max(1.0, deadline - time.monotonic()))
         limit_s = max(1.0, min(20.0, deadline - time.monotonic()))
-        into_file: list[str | Path] = ["/bin/sh", "-c", 'exec "$0" >"$1"', program, output]
+        into_file = ["/bin/sh", "-c", 'exec "$0" >"$1"', str(program), str(output)]
         processes.run(name, into_file, place.env, place.directory, limit_s)
     except (BenchError, OSError, subprocess.SubprocessError) as failure:
         error = str(failure)
