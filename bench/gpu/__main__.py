@@ -43,7 +43,7 @@ class Run:
 
     def write(self) -> None:
         settings = {
-            "device": self.device.get("name", ""), "gpu": self.device, "quick": self.arguments.quick, "fikit": build.identity(),
+            "device": self.device.get("name", ""), "gpu": {**self.device, "library": Path(self.device.get("library", "")).name}, "quick": self.arguments.quick, "fikit": build.identity(),
             "seconds": {**self.seconds, "all": round(time.monotonic() - self.began, 1)}, "stuck": processes.stuck,
             "python": sys.version.split()[0], "torch": _version("torch"),
         }  # fmt: skip
