@@ -15,7 +15,7 @@ QUICK_PIECES: Final = 8
 CHUNK_BYTES: Final = 2 * 2**20
 OF_PIECES: Final = (
     "copy_in", "copy_out", "prefetch_in", "prefetch_out", "prefetch_out_again", "out_behind_kernel", "in_behind_kernel", "prefetch_out_by_2mib",
-    "prefetch_in_by_2mib", "prefetch_out_by_16mib", "prefetch_in_by_16mib", "prefetch_in_beside_out", "fault_each_page", "fault_each_chunk",
+    "prefetch_in_by_2mib", "prefetch_out_by_16mib", "prefetch_in_by_16mib", "prefetch_out_preferred", "prefetch_in_preferred", "prefetch_out_to_node", "prefetch_in_beside_out", "fault_each_page", "fault_each_chunk",
 )  # fmt: skip
 
 

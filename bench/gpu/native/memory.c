@@ -37,6 +37,8 @@ enum {
   ATTACH_GLOBAL = 1,
   ON_DEVICE = 1, /* CUmemLocationType */
   ON_HOST = 2,
+  ON_HOST_NODE = 3,
+  PREFER = 3, /* CUmem_advise: its location */
   CAPTURE_GLOBAL = 0,
   ATTRIBUTES = 22, /* of a pointer */
   RESERVE = 256 << 20,
@@ -46,6 +48,7 @@ static int pieces;
 static void *other_stream, *pinned, *touch;
 static int (*prefetch_v2)(device_pointer, size_t, struct location, unsigned, void *);
 static int (*prefetch_v1)(device_pointer, size_t, int, void *);
+static int (*advise_v2)(device_pointer, size_t, int, struct location);
 
 static int prefetch(device_pointer memory, size_t bytes, bool in, void *stream) {
   return prefetch_v2 ? prefetch_v2(memory, bytes, (struct location){in ? ON_DEVICE : ON_HOST, 0}, 0, stream)
@@ -156,6 +159,51 @@ static void *move_all(void *unused) {
   return unused;
 }
 
+/* Launches in one stream while moves in another, each behind its own kernel, are under way: the driver makes those without the thread that asked for them. */
+static void launches_beside_deferred(bool in, const char *name, const char *name_of_runs) {
+  enum { SAMPLES = 4000, KERNEL_NS = 2000000 };
+  static int64_t launches[SAMPLES], runs[SAMPLES];
+  void *event = NULL;
+  int count = 0;
+  DO(cuEventCreate(&event, UNTIMED));
+  launch_work(gpu.stream, 1, KERNEL_NS, 0);
+  DO(cuEventRecord(event, gpu.stream));
+  DO(cuStreamWaitEvent(other_stream, event, 0));
+  for (int i = 0; i < pieces; i++)
+    check(prefetch(at[i], PIECE, in, other_stream), "prefetch");
+  DO(cuEventRecord(event, other_stream));
+  wait_for(gpu.stream);
+  for (; count < SAMPLES && (cuEventQuery(event) != 0 || count == 0); count++) {
+    const int64_t begin_ns = now_ns();
+    launch_null(gpu.stream);
+    launches[count] = now_ns() - begin_ns;
+    wait_for(gpu.stream);
+    runs[count] = now_ns() - begin_ns;
+  }
+  wait_for(other_stream);
+  print_numbers(name, launches, count);
+  print_numbers(name_of_runs, runs, count);
+}
+
+/* As conversion leaves memory: it prefers the GPU. And to a node of the host, by its number. */
+static void moves_otherwise(void) {
+  for (int i = 0; advise_v2 && i < pieces; i++)
+    check(advise_v2(at[i], PIECE, PREFER, (struct location){ON_DEVICE, 0}), "advise");
+  prefetches(false, "prefetch_out_preferred", "prefetch_out_preferred_call");
+  prefetches(true, "prefetch_in_preferred", "prefetch_in_preferred_call");
+  if (!prefetch_v2)
+    return;
+  for (int i = 0; i < pieces; i++) {
+    const int64_t begin_ns = now_ns();
+    if (prefetch_v2(at[i], PIECE, (struct location){ON_HOST_NODE, 0}, 0, gpu.stream) != 0)
+      return;
+    wait_for(gpu.stream);
+    taken[i] = now_ns() - begin_ns;
+  }
+  print_numbers("prefetch_out_to_node", taken, pieces);
+  move(0, true);
+}
+
 /* Launches of kernels that use none of that memory, one at a time, while another thread moves all of it: until each was given to the driver, and until it had run. */
 static void launches_beside(bool in, const char *name, const char *name_of_runs) {
   enum { SAMPLES = 20000 };
@@ -200,6 +248,9 @@ static void moves(void) {
   behind_kernels(true, (const char *const[]){"in_behind_kernel_call", "launch_after_in", "in_behind_kernel"});
   launches_beside(false, "launch_beside_out", "kernel_beside_out");
   launches_beside(true, "launch_beside_in", "kernel_beside_in");
+  launches_beside_deferred(false, "launch_beside_deferred_out", "kernel_beside_deferred_out");
+  launches_beside_deferred(true, "launch_beside_deferred_in", "kernel_beside_deferred_in");
+  moves_otherwise();
   in_parts(false, CHUNK, "prefetch_out_by_2mib");
   in_parts(true, CHUNK, "prefetch_in_by_2mib");
   in_parts(false, 8 * CHUNK, "prefetch_out_by_16mib");
@@ -298,6 +349,7 @@ static void load_touch(void) {
   void *library = needed(dlopen("libcuda.so.1", RTLD_NOW));
   prefetch_v2 = (int (*)(device_pointer, size_t, struct location, unsigned, void *))dlsym(library, "cuMemPrefetchAsync_v2");
   prefetch_v1 = (int (*)(device_pointer, size_t, int, void *))dlsym(library, "cuMemPrefetchAsync");
+  advise_v2 = (int (*)(device_pointer, size_t, int, struct location))dlsym(library, "cuMemAdvise_v2");
   if (!prefetch_v2 && !prefetch_v1)
     fail("find cuMemPrefetchAsync", "this driver lacks it");
   check(cuModuleGetFunction(&touch, gpu.module, "fikit_touch"), "find fikit_touch");
