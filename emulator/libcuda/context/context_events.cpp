@@ -64,10 +64,7 @@ CU_EXPORT CUresult cuCtxWaitEvent(CUcontext handle, CUevent event_handle) {
   return api([&] {
     Context& context = context_of(handle);
     auto& event = from_handle<Event>(event_handle);
-    if (event.capture != nullptr && event.capture->graph != nullptr) {
-      event.capture->invalidated = true;
-      throw Failure{CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED};
-    }
+    if (event.capture != nullptr && event.capture->graph != nullptr) forbid_captured(event);  // as a real driver, not as its manual
     Stream& crossing = context.crossing();
     if (const auto seq = wait_now(event, crossing)) context.hold_all_back({crossing.queue->slot, *seq});
   });

@@ -54,7 +54,6 @@ CU_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned flags) {
   return api([&] {
     Context& context = current();
     const Context& peer = context_of(handle);
-    require(&peer != &context, CUDA_ERROR_INVALID_CONTEXT);
     require(flags == 0, CUDA_ERROR_INVALID_VALUE);
     require(can_access(context.device, peer.device), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
     const std::lock_guard lock(context.peers_mutex);

@@ -92,6 +92,12 @@ CUDA_MEMSET_NODE_PARAMS fill(CUdeviceptr target, size_t pitch, uint32_t value, u
   return {target, pitch, value, element_bytes, width, height};
 }
 
+// Host memory and managed memory make the host wait; other targets do not, whichever call it is (CUDA manual, "API synchronization behavior").
+bool waits_for(const CUDA_MEMSET_NODE_PARAMS& fill) {
+  const auto found = driver().memory().find(fill.dst);
+  return found && (found->kind == MemoryKind::host || found->kind == MemoryKind::registered || found->kind == MemoryKind::managed);
+}
+
 void submit_fill(Stream& stream, const CUDA_MEMSET_NODE_PARAMS& fill, bool synchronous) {
   if (synchronous) forbid_waiting(stream);
   if (stream.capture != nullptr) {
@@ -99,7 +105,7 @@ void submit_fill(Stream& stream, const CUDA_MEMSET_NODE_PARAMS& fill, bool synch
     return;
   }
   submit(stream, fill_command(fill));
-  if (synchronous) stream.context->session().wait(*stream.queue);
+  if (synchronous && waits_for(fill)) stream.context->session().wait(*stream.queue);
 }
 
 }  // namespace

@@ -109,6 +109,7 @@ void free_now(uintptr_t base, std::initializer_list<MemoryKind> kinds) {
 CUdeviceptr allocate_async(uint64_t bytes, Pool& pool, Stream& stream) {
   forbid_implicit_work(stream);
   if (stream.capture != nullptr) return record_allocation(stream, bytes);
+  if (bytes == 0) return 0;
   return allocate(*stream.context, bytes, pool.managed ? MemoryKind::managed : MemoryKind::device, &pool);
 }
 
@@ -222,6 +223,8 @@ CU_EXPORT CUresult cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned fl
     require(pointer != nullptr && bytes > 0 && flags <= kRegisterFlags, CUDA_ERROR_INVALID_VALUE);
     forbid_unsafe_call();
     const auto base = reinterpret_cast<uintptr_t>(pointer);
+    const auto there = driver().memory().find(base);
+    require(!there || there->kind != MemoryKind::host, CUDA_ERROR_INVALID_VALUE);
     require(!driver().memory().overlaps(base, bytes), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     Allocation made{base, bytes, 0, MemoryKind::registered, &current(), nullptr, 0};
     made.flags = flags | kHostMapped;
@@ -233,6 +236,7 @@ CU_EXPORT CUresult cuMemHostUnregister(void* pointer) {
   return api([&] {
     const auto base = reinterpret_cast<uintptr_t>(pointer);
     const auto found = driver().memory().find(base);
+    require(!found || found->kind != MemoryKind::host, CUDA_ERROR_INVALID_VALUE);
     require(found && found->base == base && found->kind == MemoryKind::registered,
             CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     free_now(base, {MemoryKind::registered});

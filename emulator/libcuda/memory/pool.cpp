@@ -247,7 +247,7 @@ CU_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc
     for (size_t i = 0; i < count; ++i) {
       Device& device = device_at(access[i].location);
       const bool kept = &device != &pool.device || access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-      require(kept, CUDA_ERROR_INVALID_VALUE);  // its own device always has all of it
+      require(kept, CUDA_ERROR_INVALID_DEVICE);  // its own device always has all of it
       pool.access[&device] = access[i].flags;
     }
   });

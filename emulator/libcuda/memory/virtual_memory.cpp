@@ -71,8 +71,8 @@ void AddressSpace::free(uintptr_t base, uint64_t bytes) {
 }
 
 void AddressSpace::map(uintptr_t base, uint64_t bytes, PhysicalMemory& memory) {
-  require(bytes > 0 && base % kGranularity == 0 && bytes % kGranularity == 0 && bytes <= memory.bytes.bytes(),
-          CUDA_ERROR_INVALID_VALUE);
+  require(bytes > 0 && base % kGranularity == 0 && bytes % kGranularity == 0, CUDA_ERROR_INVALID_VALUE);
+  require(bytes == memory.bytes.bytes(), CUDA_ERROR_NOT_SUPPORTED);  // nor a part of it
   const auto [begin, length] = reservation(base);
   require(length > 0 && base - begin <= length - 1 && bytes <= length - (base - begin), CUDA_ERROR_INVALID_VALUE);
   const std::lock_guard lock(mutex_);
@@ -94,6 +94,7 @@ void AddressSpace::map(uintptr_t base, uint64_t bytes, PhysicalMemory& memory) {
 
 void AddressSpace::unmap(uintptr_t base, uint64_t bytes) {
   const std::lock_guard lock(mutex_);
+  if (empty(base, bytes)) return;  // a real driver does not mind
   const auto [first, last] = exactly(base, bytes);
   for (auto mapping = first; mapping != last; mapping = mappings_.erase(mapping)) {
     driver().memory().take(mapping->first);
@@ -165,6 +166,15 @@ AddressSpace::Mappings::iterator AddressSpace::mapping_at(uintptr_t address) {
   return address - found->first < found->second.bytes ? found : mappings_.end();
 }
 
+bool AddressSpace::empty(uintptr_t base, uint64_t bytes) const {
+  const auto reserved = reservations_.upper_bound(base);
+  if (bytes == 0 || reserved == reservations_.begin()) return false;
+  const auto& [begin, length] = *std::prev(reserved);
+  if (base - begin >= length || bytes > length - (base - begin)) return false;
+  const auto after = mappings_.lower_bound(base + bytes);
+  return after == mappings_.begin() || std::prev(after)->first + std::prev(after)->second.bytes <= base;
+}
+
 std::pair<AddressSpace::Mappings::iterator, AddressSpace::Mappings::iterator> AddressSpace::exactly(uintptr_t base,
                                                                                                   uint64_t bytes) {
   const auto first = mappings_.find(base);
@@ -209,7 +219,8 @@ CU_EXPORT CUresult cuMemMap(CUdeviceptr base, size_t bytes, size_t offset, CUmem
                             unsigned long long flags) {
   return api([&] {
     driver();
-    require(offset == 0 && flags == 0, CUDA_ERROR_INVALID_VALUE);
+    require(flags == 0, CUDA_ERROR_INVALID_VALUE);
+    require(offset == 0, CUDA_ERROR_NOT_SUPPORTED);
     address_space().map(base, bytes, physical_memory(handle));
     take_time(driver().config().virtual_memory.map_ns, bytes);
   });

@@ -39,6 +39,7 @@ class AddressSpace {
   };
   using Mappings = std::map<uintptr_t, Mapping>;
   Mappings::iterator mapping_at(uintptr_t address);
+  bool empty(uintptr_t base, uint64_t bytes) const;  // within a reservation, with nothing mapped there
   // The mappings that fill a range exactly; throws INVALID_VALUE when they do not.
   std::pair<Mappings::iterator, Mappings::iterator> exactly(uintptr_t base, uint64_t bytes);
 

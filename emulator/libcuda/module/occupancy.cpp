@@ -102,9 +102,10 @@ CU_EXPORT CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* out, CUfuncti
   return api([&] {
     const Function& kernel = function_of(function);
     require(out != nullptr && blocks > 0 && blocks <= active_blocks(kernel, block, 0), CUDA_ERROR_INVALID_VALUE);
-    const int each = limits::kSharedPerMultiprocessor / blocks - limits::kReservedSharedPerBlock;
-    *out = static_cast<size_t>(
-        std::min(each / limits::kSharedUnit * limits::kSharedUnit, limits::kSharedPerBlockOptIn));
+    // As a real driver: what the system keeps of each block's share is not taken off.
+    const int each = limits::kSharedPerMultiprocessor / blocks / limits::kSharedUnit * limits::kSharedUnit;
+    const int most = kernel.attributes[kMaxDynamicShared];
+    *out = static_cast<size_t>(std::min(each, most));
   });
 }
 

@@ -11,6 +11,7 @@ namespace {
 // Numbers of CUstreamAttrID, with what a stream has before anything is set.
 enum StreamAttribute { kAccessPolicy = 1, kSynchronization = 3, kPriority = 8, kMemoryDomainMap = 9, kMemoryDomain = 10 };
 constexpr int kAutomatic = 1;         // CU_SYNC_POLICY_AUTO
+constexpr int kUnset = -1;            // what a real driver says of a stream that no policy was set for
 constexpr int kBlocking = 4;          // the last of CUsynchronizationPolicy
 constexpr unsigned char kRemote = 1;  // domain of remote memory by default
 
@@ -20,7 +21,7 @@ Value default_of(int attribute, const Stream& stream) {
   Value value{};
   switch (attribute) {
     case kSynchronization:
-      memcpy(value.data(), &kAutomatic, sizeof kAutomatic);
+      memcpy(value.data(), &kUnset, sizeof kUnset);
       break;
     case kPriority:
       memcpy(value.data(), &stream.priority, sizeof stream.priority);

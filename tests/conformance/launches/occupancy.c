@@ -11,7 +11,7 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *, CUfunction, int, int)
 
 enum { MAX_THREADS = 0, SHARED_BYTES = 1, REGISTERS = 4, MAX_DYNAMIC_SHARED = 8 };                  /* of a function */
 enum { THREADS_PER_BLOCK = 1, BLOCK_X = 2, BLOCK_Z = 4, GRID_Y = 6, SHARED_PER_BLOCK = 8, WARP = 10 }; /* of a device */
-enum { PROCESSORS = 16, THREADS_PER_PROCESSOR = 39, SHARED_OPT_IN = 97, BLOCKS_PER_PROCESSOR = 106 };
+enum { PROCESSORS = 16, THREADS_PER_PROCESSOR = 39, SHARED_PER_PROCESSOR = 81, RESERVED_SHARED = 111, SHARED_OPT_IN = 97, BLOCKS_PER_PROCESSOR = 106 };
 
 static int device_says(int attribute) {
   int value;
@@ -83,8 +83,9 @@ int main(void) {
   see("suggestion_asks_for_shared", blocks > 0 && grid == blocks * device_says(PROCESSORS));
   size_t bytes = 0;
   OK(cuOccupancyAvailableDynamicSMemPerBlock(&bytes, f, 2, 128));
-  OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, 128, bytes));
-  see("available_shared_fits", blocks >= 2);
+  see("available_shared_is_an_equal_share", bytes == (size_t)device_says(SHARED_PER_PROCESSOR) / 2);
+  OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, 128, bytes - (size_t)device_says(RESERVED_SHARED)));
+  see("less_what_the_driver_keeps_it_fits", blocks);
 
   CUlibrary library;
   CUkernel handle;

@@ -45,7 +45,6 @@ int main(void) {
   see("register_what_is_allocated", cuMemHostRegister_v2(pinned, 4096, 0));
   see("unregister_what_is_allocated", cuMemHostUnregister(pinned));
   see("free", cuMemFreeHost(pinned));
-  see("free_again", cuMemFreeHost(pinned));
 
   CUdeviceptr memory = zeroed(5000);
   OK(cuMemGetAddressRange_v2(&base, &bytes, memory + 1000));

@@ -90,7 +90,7 @@ int main(void) {
   see("free_with_wrong_size", cuMemAddressFree(other, unit / 2));
   see("free_reservation", cuMemAddressFree(other, unit));
 
-  Handle first, second, again, absent;
+  Handle first, second, third, again, absent;
   const size_t before = used_bytes();
   see("create", cuMemCreate(&first, unit, &kProperties, 0));
   OK(cuMemCreate(&second, 2 * unit, &kProperties, 0));
@@ -107,9 +107,11 @@ int main(void) {
 
   see("map", cuMemMap(base, unit, 0, first, 0));
   see("map_with_offset", cuMemMap(base + unit, unit, unit, second, 0));
-  see("map_where_mapped", cuMemMap(base, unit, 0, second, 0));
-  see("map_outside", cuMemMap(base + 3 * unit, 2 * unit, 0, second, 0));
+  see("map_a_part", cuMemMap(base + unit, unit, 0, second, 0));
   see("map_more_than_there_is", cuMemMap(base + unit, 3 * unit, 0, second, 0));
+  OK(cuMemCreate(&third, unit, &kProperties, 0));
+  see("map_where_mapped", cuMemMap(base, unit, 0, third, 0));
+  OK(cuMemRelease(third));
   see("map_behind", cuMemMap(base + unit, 2 * unit, 0, second, 0));
 
   uint32_t value = 41;

@@ -44,7 +44,12 @@ int main(void) {
   see("threshold", (long long)holds(pool, THRESHOLD));
   see("used_at_first", (long long)holds(pool, USED));
 
+  first = 99;
   see("allocate_nothing", cuMemAllocFromPoolAsync(&first, 0, pool, stream));
+  see("nothing_has_no_address", first == 0);
+  first = 99;
+  see("allocate_nothing_at_all", cuMemAllocAsync(&first, 0, stream));
+  see("that_has_no_address", first == 0);
   see("allocate", cuMemAllocFromPoolAsync(&first, BYTES, pool, stream));
   see("used", (long long)holds(pool, USED));
   see("reserved_covers_it", holds(pool, RESERVED) >= BYTES);
@@ -89,6 +94,7 @@ int main(void) {
   OK(cuMemAllocAsync(&second, BYTES, stream));
   see("current_pool_serves", (long long)holds(pool, USED));
   see("free_at_once", cuMemFree_v2(second));
+  OK(cuCtxSynchronize());
   see("freed_at_once", (long long)holds(pool, USED));
   see("destroy", cuMemPoolDestroy(pool));
   OK(cuDeviceGetMemPool(&current, 0));

@@ -23,12 +23,12 @@ int main(void) {
   OK(cuEventSynchronize(event));
   see("behind_all_streams", word(counter));
 
+  const CUdeviceptr seen = zeroed(8);
   spin(f, LONG_NS, a);
   OK(increment(add, counter, a));
   OK(cuEventRecord(event, a));
   see("wait", cuCtxWaitEvent(context, event));
   OK(cuStreamCreate(&late, 1));
-  const CUdeviceptr seen = zeroed(8);
   OK(cuMemcpyDtoDAsync_v2(seen, counter, 4, b));
   OK(cuMemcpyDtoDAsync_v2(seen + 4, counter, 4, late));
   OK(cuStreamSynchronize(b));

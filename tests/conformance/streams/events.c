@@ -59,11 +59,25 @@ static void effects(CUdeviceptr gate) {
   see("pageable_copy", back);
 }
 
+/* A memset is work of the device, also by the call without a stream: the host goes on. */
+static void memset_behind_work(CUdeviceptr gate) {
+  const CUdeviceptr memory = zeroed(4);
+  CUstream other;
+  OK(cuStreamCreate(&other, 1));
+  OK(cuStreamWaitValue32_v2(NULL, gate, 3, 1));
+  see("memset_behind_work", cuMemsetD8_v2(memory, 1, 4));
+  see("memset_is_not_waited_for", cuStreamQuery(NULL));
+  OK(cuStreamWriteValue32_v2(other, gate, 3, 0));
+  OK(cuStreamSynchronize(NULL));
+  see("memset_then", word(memory));
+}
+
 int main(void) {
   CUcontext context;
   CUmodule module = open_device(&context);
   CUdeviceptr gate = zeroed(4);
   records(kernel(module, "fikit_spin"));
   effects(gate);
+  memset_behind_work(gate);
   return 0;
 }

@@ -16,6 +16,7 @@ int main(void) {
   CUstream stream, other;
   Value value;
   open_device(&context);
+  value.number = 99;
   OK(cuStreamCreate(&stream, 1));
   OK(cuStreamCreateWithPriority(&other, 1, -1));
   OK(cuStreamGetAttribute(stream, SYNCHRONIZATION, &value));
