@@ -1,14 +1,19 @@
 """The driver's semantics (tests/conformance): what its programs should say of a driver, and what the driver here makes them say.
 
 The tests take the expectations from here, for both to read one file alike; a machine with a GPU may lack what the tests need.
+`python -m bench.gpu.conformance RESULT.json` makes a run's part the file of that device (tests/conformance/results).
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from bench.gpu import processes
@@ -90,3 +95,33 @@ def _different(name: str, seen: dict[str, str], error: str) -> Found:
     if not error:
         return values
     return {"error": error, "last": next(reversed(seen), None), **values}
+
+
+def _said_in(everything: Found, observation: str) -> bool:
+    program, _, key = observation.partition(".")
+    return key in everything.get(program, {})
+
+
+def result(document: Found) -> str:
+    """A run's conformance as the file of its device: every observation, and "# " where it differs, for somebody to write why."""
+    part, gpu = document["parts"]["conformance"], document["settings"]["gpu"]
+    version = re.search(r"\d+\.\d+(\.\d+)?", gpu["driver"] or "")
+    failed = [name for name, one in part["different"].items() if "error" in one]
+    head = [
+        "# What a real driver said to the programs of tests/conformance. Where that is not what is expected the line says why.",
+        f"# device: {gpu['name']}",
+        f"# driver: {version[0] if version else 'unknown'}, CUDA {gpu['cuda_version'] // 1000}.{gpu['cuda_version'] % 1000 // 10}",
+        f"# date: {document['date'][:10]}",
+        *(f"# failed: {part['different'][name]['error']}" for name in failed),
+    ]
+    body = [
+        f"{name}.{key} {value}" + ("" if expected(name).get(key) == value else "  # ")
+        for name, seen in part["said"].items()
+        for key, value in seen.items()
+    ]
+    silent = [f"# unsaid: {line.split()[0]}" for line in lines() if not _said_in(part["said"], line.split()[0])]
+    return "\n".join([*head, *silent, *body]) + "\n"
+
+
+if __name__ == "__main__":
+    print(result(json.loads(Path(sys.argv[1]).read_text())), end="")

@@ -65,8 +65,9 @@ def step(result):
             ],
             [2, 2, 2, 2, 0],
         ),
+        (["map_(space, h := made(create()))", "unmap(space)", "unmap(space)", "release(h)"], [2, 2, 2, 0]),
     ],
-    ids=["created", "released", "released first", "unmapped first", "mapped twice", "side by side", "retained"],
+    ids=["created", "released", "released first", "unmapped first", "mapped twice", "side by side", "retained", "unmapped twice"],
 )
 def test_memory_is_held_while_a_handle_or_a_mapping_is(
     steps: list[str], held_mib: list[int], on_gpu: Start, daemon: StartDaemon
@@ -85,7 +86,7 @@ def test_what_fails_changes_nothing(on_gpu: Start, daemon: StartDaemon) -> None:
     code = """
 handle = made(create())
 check(map_(space, handle))
-say(map_(space, handle) != 0, unmap(space + 2 * MIB) != 0, unmap(space), release(handle), release(handle) != 0)
+say(map_(space, handle) != 0, unmap(space + MIB) != 0, unmap(space), release(handle), release(handle) != 0)
 pause()
 """
     run = on_gpu(VMM + code, fikitd)
