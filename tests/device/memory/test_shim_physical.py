@@ -67,7 +67,16 @@ def step(result):
         ),
         (["map_(space, h := made(create()))", "unmap(space)", "unmap(space)", "release(h)"], [2, 2, 2, 0]),
     ],
-    ids=["created", "released", "released first", "unmapped first", "mapped twice", "side by side", "retained", "unmapped twice"],
+    ids=[
+        "created",
+        "released",
+        "released first",
+        "unmapped first",
+        "mapped twice",
+        "side by side",
+        "retained",
+        "unmapped twice",
+    ],
 )
 def test_memory_is_held_while_a_handle_or_a_mapping_is(
     steps: list[str], held_mib: list[int], on_gpu: Start, daemon: StartDaemon
