@@ -73,10 +73,13 @@ def learn(
     stored: bool = False,
     fills: bool = True,
     tuning: Mapping[str, float] = ...,
+    timing_ns: int = 0,
 ) -> Profile:
     """The profile that a measuring run of so many passes, at most until_ns, alone on the device, would give. stored: as its file
     has it, kernels timed by events and so with what the device needs between two; else as they ran, and with all that the run
-    itself knew of its rhythm. fills: see Job. tuning: constants of the fikitd that measured. Raises ValueError for an unknown one."""
+    itself knew of its rhythm. fills: see Job. tuning: constants of the fikitd that measured. timing_ns: the host needs so much longer for
+    each launch that is timed; 0: nothing, and the profile also says where the host waits, as after another run, untimed. Raises ValueError
+    for an unknown constant."""
 
 class Job:
     """A job of a simulation. `arrivals`: of its requests; empty: closed loop. `rhythm` False: where its host waits is no

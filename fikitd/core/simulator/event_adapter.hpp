@@ -49,6 +49,7 @@ class EventAdapter {
   policy::Reason held(std::uint32_t number) const;
   void forget_kernels() { forgets_ = true; } // a kernel is known once it has run
   const predictor::Rhythm& rhythm(std::uint32_t number) const { return clients_[number].tracker->forecaster().rhythm(); }
+  forecaster::Learnt learnt(std::uint32_t number) const { return clients_[number].tracker->learnt(); } // as its profile keeps it
   const predictor::Runs& runs(std::uint32_t number) const { return clients_[number].tracker->forecaster().runs(); }
   const predictor::Statistics& misprediction() const { return misprediction_; } // |predicted - real duration|
 

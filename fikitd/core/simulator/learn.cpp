@@ -7,12 +7,16 @@
 namespace fikit::simulator {
 namespace {
 
-predictor::Model measured(const Trace& trace, std::size_t passes, std::int64_t until_ns, std::int64_t around_ns, bool fills) {
+predictor::Model measured(const Trace& trace, std::size_t passes, std::int64_t until_ns, std::int64_t around_ns, bool fills,
+                          std::int64_t timing_ns) {
   JobOptions job;
   job.trace = &trace;
-  job.managed = false;
+  job.managed = timing_ns > 0;
   job.fills = fills;
-  Simulation alone({}, {job});
+  Setup setup;
+  setup.costs = {timing_ns, 0, 0, 0, 0};
+  setup.measures = true;
+  Simulation alone(setup, {job});
   alone.job(0).keep_runs();
   alone.run(passes, until_ns);
   std::vector<Ran> runs = alone.job(0).runs();
@@ -31,10 +35,11 @@ predictor::Model measured(const Trace& trace, std::size_t passes, std::int64_t u
 
 } // namespace
 
-Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns, bool stored, bool fills, const policy::Tuning& tuning) {
+Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns, bool stored, bool fills, const policy::Tuning& tuning,
+              std::int64_t timing_ns) {
   // The events by which the shim times a kernel hold what the device needs between two works of a stream.
   const std::int64_t around_ns = stored ? trace.plan().kernel_gap_ns : 0;
-  Profile profile{.model = measured(trace, passes, until_ns, around_ns, fills), .rhythm = {}, .runs = forecaster::Forecaster::runs(tuning), .truth = {}};
+  Profile profile{.model = measured(trace, passes, until_ns, around_ns, fills, timing_ns), .rhythm = {}, .runs = forecaster::Forecaster::runs(tuning), .truth = {}};
   // When its host waits is learnt by the adapter, as in any run: here in one alone.
   JobOptions job;
   job.trace = &trace;
@@ -42,13 +47,17 @@ Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns, boo
   job.fills = fills;
   Setup setup;
   setup.options.tuning = tuning;
-  setup.costs = {0, 0, 0, 0, 0};
+  setup.costs = {timing_ns, 0, 0, 0, 0};
   setup.measures = true;
   Simulation alone(setup, {job});
   alone.job(0).keep_deeds();
   if (stored) alone.adapter().forget_kernels(); // what a segment with a new kernel teaches is nothing
   alone.run(passes, until_ns);
-  if (stored) {
+  if (timing_ns > 0) {
+    const forecaster::Learnt learnt = alone.adapter().learnt(0);
+    profile.rhythm.expect(learnt.rhythm);
+    profile.runs.expect(learnt.runs);
+  } else if (stored) {
     profile.rhythm.expect(alone.adapter().rhythm(0).learnt());
     profile.runs.expect(alone.adapter().runs(0).learnt());
   } else {

@@ -158,7 +158,7 @@ class ClientTracker {
   // The grant's work was complete at t_ns, and was not at since_ns.
   void grant_done(std::uint32_t request, std::int64_t since_ns, std::int64_t t_ns, policy::Policy& policy);
   void tell(policy::Event& event, policy::Policy& policy);
-  // Does the forecaster learn where the client's host waits? It does for policies that look ahead, and for the profile of a measured run.
+  // Does the forecaster learn of the client? It does for policies that look ahead, and for the profile of a measured run.
   bool foresees(const policy::Policy& policy) const { return measure_ || policy.looks_ahead(); }
 
   // tracker_prediction.cpp

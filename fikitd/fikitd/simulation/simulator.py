@@ -95,21 +95,24 @@ class Trace:
         """What a measuring run alone on the device learns."""
         return self.profile_under({})
 
-    def profile_under(self, tuning: Mapping[str, float], *, fills: bool = True) -> _simulator.Profile:
+    def profile_under(
+        self, tuning: Mapping[str, float], *, fills: bool = True, timing_ns: int = 0
+    ) -> _simulator.Profile:
         """The same, measured by a fikitd with these constants: how much work a run may be says what is learnt of runs.
 
-        fills: memsets and copies within the device are launches, as they are without MPS.
+        fills: memsets and copies within the device are launches, as they are without MPS. timing_ns: as Scenario has it.
         """
         known = {name: value for name, value in tuning.items() if name in LEARNT_BY}
-        key = (fills, tuple(sorted(known.items())))
+        key = (fills, timing_ns, tuple(sorted(known.items())))
         if key not in self._profiles:
             self._profiles[key] = _simulator.learn(
-                self.native, self.learning_passes, self.learning_ns, stored=self.stored, fills=fills, tuning=known
-            )
+                self.native, self.learning_passes, self.learning_ns, stored=self.stored, fills=fills, tuning=known,
+                timing_ns=timing_ns,
+            )  # fmt: skip
         return self._profiles[key]
 
     @cached_property
-    def _profiles(self) -> dict[tuple[bool, tuple[tuple[str, float], ...]], _simulator.Profile]:
+    def _profiles(self) -> dict[tuple[bool, int, tuple[tuple[str, float], ...]], _simulator.Profile]:
         return {}
 
     @cached_property
@@ -132,7 +135,8 @@ class Scenario:
     in which order these times come.
     max_slowdown: how much longer the high job may take because of the low ones; max_delay_ns: the longest single delay.
     tuning: other values of the policy's constants, by name (TUNING). Only the policies `budget` and `oracle` know these.
-    device: the GPU that they share.
+    device: the GPU that they share. timing_ns: the profiles are those of measured runs whose hosts need so much longer for each launch,
+    as it is timed; by default it costs nothing, and the profiles also know what another run, untimed and alone, has shown.
     scheduler: times that fikit.toml has, in ns ("lease_ns", "min_gap_ns", "run_ahead_ns", "idle_after_ns", "starvation_timeout_ns").
     """
 
@@ -154,6 +158,11 @@ class Scenario:
     seen: Mapping[str, Sequence[int]] = field(default_factory=dict)
     draw: int = 1
     device: Device = SLICES
+    timing_ns: int = 0
+
+    def profile(self, trace: Trace, *, fills: bool) -> _simulator.Profile:
+        """What its jobs know of this one."""
+        return trace.profile_under(self.tuning, fills=fills, timing_ns=self.timing_ns)
 
     @property
     def count(self) -> int:
@@ -256,7 +265,7 @@ def _run_named(
     high = _simulator.Job(
         scenario.high.native,
         priority=priorities.parse("high"),
-        profile=None if scenario.cold or alone else scenario.high.profile_under(scenario.tuning, fills=fills),
+        profile=None if scenario.cold or alone else scenario.profile(scenario.high, fills=fills),
         rhythm=scenario.rhythm,
         runs=scenario.runs,
         managed=not alone,
@@ -268,7 +277,7 @@ def _run_named(
         _simulator.Job(
             low.native,
             priority=priorities.parse("low"),
-            profile=None if scenario.cold else low.profile_under(scenario.tuning, fills=fills),
+            profile=None if scenario.cold else scenario.profile(low, fills=fills),
             rhythm=scenario.rhythm,
             runs=scenario.runs,
             fills=fills,

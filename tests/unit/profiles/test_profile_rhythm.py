@@ -276,19 +276,6 @@ def test_a_profile_too_large_with_it_is_stored_without(tmp_path: Path, monkeypat
 # ---------------------------------------------------------------- dispatcher
 
 
-@pytest.mark.parametrize("policy", ["paper", "budget"])
-def test_a_measuring_run_learns_it_under_every_policy(policy: str) -> None:
-    with fake.dispatcher(policy, LONG_LEASE) as running:
-        measuring = FakeClient(running, 1, 1, measure=True)
-        measuring.describe(STEP, "step")
-        measuring.sample(STEP, MS // 10)
-        live_through_segments(running, measuring)
-        learnt = running.export_rhythm(1)
-    assert checked(learnt) == learnt
-    (segment,) = learnt["segments"].values()
-    assert segment["span"][1] == pytest.approx(100 * MS, rel=0.01)
-
-
 def what_waits_take(running: Dispatcher, client: FakeClient, waited_ns: int) -> list[int]:
     """What is learnt of the time from the later of the work's end and the wait's beginning to the wait's end."""
     client.describe(STEP, "step")

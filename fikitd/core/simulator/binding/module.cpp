@@ -149,12 +149,14 @@ void bind(nb::module_& m) {
   nb::class_<Profile>(m, "Profile"); // NOLINT(bugprone-unused-raii): the registration is its constructor
   m.def(
       "learn",
-      [](const Trace& trace, std::size_t passes, std::int64_t until_ns, bool stored, bool fills, const nb::dict& tuning) {
+      [](const Trace& trace, std::size_t passes, std::int64_t until_ns, bool stored, bool fills, const nb::dict& tuning,
+         std::int64_t timing_ns) {
         const policy::Tuning constants = tuning_of(tuning);
         const nb::gil_scoped_release released;
-        return learn(trace, passes, until_ns, stored, fills, constants);
+        return learn(trace, passes, until_ns, stored, fills, constants, timing_ns);
       },
-      "trace"_a, "passes"_a, "until_ns"_a = kNever, nb::kw_only(), "stored"_a = false, "fills"_a = true, "tuning"_a = nb::dict());
+      "trace"_a, "passes"_a, "until_ns"_a = kNever, nb::kw_only(), "stored"_a = false, "fills"_a = true, "tuning"_a = nb::dict(),
+      "timing_ns"_a = 0);
 
   nb::class_<JobOptions>(m, "Job")
       .def("__init__",
