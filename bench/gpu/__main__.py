@@ -137,7 +137,7 @@ def _pairs(run: Run, where: Place, library: str, exclusive: bool) -> Found:
 
     setting = pairs.Setting(
         where, library, arguments.device, pairs.TORCH_PAIRS if with_torch else pairs.DRIVER_PAIRS,
-        arguments.seconds, deadline, exclusive,
+        arguments.seconds, deadline, exclusive, tuple(arguments.ways),
     )  # fmt: skip
     return pairs.Measurement(setting, changed).run()
 
@@ -167,6 +167,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=MINUTES, help="for everything, the build included")
     parser.add_argument("--seconds", type=float, default=None, help="length of a cell of the pairs; default 4")
     parser.add_argument("--quick", action="store_true", help="a short form of every part, to try the bench itself")
+    parser.add_argument("--ways", nargs="+", choices=pairs.WAYS, default=list(pairs.WAYS), metavar="WAY",
+                        help=f"pairs: in which of {', '.join(pairs.WAYS)}")  # fmt: skip
     parser.add_argument("--evict", action="store_true",
                         help="memory: fill the GPU and push managed memory out; of some virtual machines the GPU hangs then")  # fmt: skip
     parser.add_argument("--programs", choices=("auto", "torch", "driver"), default="auto",

@@ -77,6 +77,7 @@ static void ending(void) {
   fikit_device_each(let_pass);
   fikit_move_pass();
   fikit_late_frees_pass();
+  fikit_streams_pass();
 }
 
 static CUresult ended(CUresult result) {

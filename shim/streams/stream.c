@@ -1,5 +1,6 @@
 #include "streams/stream.h"
 #include "streams/capture.h"
+#include "streams/idle.h"
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/page.h"
@@ -15,6 +16,7 @@ static struct fikit_stream streams[FIKIT_STREAMS];
 static struct fikit_stream unmanaged;
 static _Atomic unsigned used; /* entries below this were used at some time */
 FIKIT_LOCK(changing);
+FIKIT_LOCK(looking); /* an outer one: of events of whole contexts */
 
 __thread struct fikit_stream_cache fikit_stream_cache[FIKIT_STREAM_CACHE];
 static __thread __attribute__((tls_model("initial-exec"))) unsigned of_current_context; /* a bit for each line of it */
@@ -135,7 +137,8 @@ void fikit_stream_forget_unmanaged(void) {
   new_epoch();
 }
 
-void fikit_stream_context_gone(CUcontext context) {
+/* Under `looking`. */
+static void forget_context(CUcontext context) {
   if (!fikit_lock(&changing))
     return;
   for (unsigned i = 0; i < FIKIT_STREAMS; i++)
@@ -143,6 +146,19 @@ void fikit_stream_context_gone(CUcontext context) {
       atomic_store_explicit(&streams[i].handle, FREE, memory_order_release);
   fikit_unlock(&changing);
   new_epoch();
+}
+
+void fikit_stream_context_gone(CUcontext context) {
+  if (!fikit_lock_around(&looking))
+    return;
+  fikit_context_event_context_gone(context);
+  forget_context(context);
+  fikit_unlock_around(&looking);
+}
+
+void fikit_streams_pass(void) {
+  if (fikit_lock_around(&looking))
+    fikit_unlock_around(&looking);
 }
 
 /* Default streams are never destroyed. */
@@ -242,10 +258,6 @@ static void claim(struct fikit_device *device, int64_t began_ns) {
     fikit_doorbell(device);
 }
 
-void fikit_stream_drained(struct fikit_stream *stream, uint64_t issued, int64_t began_ns) {
-  raise_drained(stream, issued);
-  claim(stream->device, waits_since(stream->device, began_ns));
-}
 
 void fikit_wait_over(void) {
   waited.wait.until_ns = fikit_now_ns();
@@ -256,26 +268,94 @@ static bool in_drain(const struct fikit_drain *drain, const struct fikit_stream 
   return stream->device == drain->device && (stream->context == drain->context || stream->parent == drain->context);
 }
 
-void fikit_drain_begin(struct fikit_drain *drain, const struct fikit_stream *of_context) {
-  drain->device = of_context->device;
-  drain->context = of_context->context;
-  drain->began_ns = fikit_now_ns();
+static void note_issued(struct fikit_drain *drain) {
   drain->count = atomic_load_explicit(&used, memory_order_acquire);
   for (unsigned i = 0; i < drain->count; i++)
     drain->issued[i] = in_drain(drain, &streams[i]) ? atomic_load_explicit(&streams[i].issued, memory_order_acquire) : 0;
 }
 
-void fikit_drain_end(const struct fikit_drain *drain) {
+static void raise_all(const struct fikit_drain *drain) {
   for (unsigned i = 0; i < drain->count; i++)
     if (in_drain(drain, &streams[i]))
       raise_drained(&streams[i], drain->issued[i]);
+}
+
+static void free_orphans(const struct fikit_drain *drain) {
+  if (!fikit_lock(&changing))
+    return;
+  for (unsigned i = 0; i < drain->count; i++)
+    if (streams[i].handle == ORPHAN && atomic_load(&streams[i].issued) == atomic_load(&streams[i].drained))
+      atomic_store_explicit(&streams[i].handle, FREE, memory_order_release);
+  fikit_unlock(&changing);
+}
+
+void fikit_drain_begin(struct fikit_drain *drain, const struct fikit_stream *of_context) {
+  drain->device = of_context->device;
+  drain->context = of_context->context;
+  drain->began_ns = fikit_now_ns();
+  note_issued(drain);
+}
+
+void fikit_drain_end(const struct fikit_drain *drain) {
+  raise_all(drain);
   claim(drain->device, waits_since(drain->device, drain->began_ns));
-  if (fikit_lock(&changing)) {
-    for (unsigned i = 0; i < drain->count; i++)
-      if (streams[i].handle == ORPHAN && atomic_load(&streams[i].issued) == atomic_load(&streams[i].drained))
-        atomic_store_explicit(&streams[i].handle, FREE, memory_order_release);
-    fikit_unlock(&changing);
-  }
+  free_orphans(drain);
+}
+
+/* ---- work that the program never waits for
+ *
+ * Libraries begin work in streams of their own and wait for it on the device only, or not at all. Such a stream would never be known drained, and hide the end of
+ * every wait for another one. So a wait that leaves others undrained puts an event behind all that the context has: where the context is idle, which it mostly is
+ * then, the event is over in microseconds, else at one of the next waits.
+ */
+
+enum { PATIENCE_NS = 50000 };
+static struct fikit_drain looked; /* what was issued when the event was put */
+static int64_t patience_ns = PATIENCE_NS;
+
+/* A context's event says nothing of what a green one of it has. */
+static void raise_own(void) {
+  for (unsigned i = 0; i < looked.count; i++)
+    if (streams[i].device == looked.device && streams[i].context == looked.context)
+      raise_drained(&streams[i], looked.issued[i]);
+}
+
+/* Where waiting for the event is in vain, it is waited for ever less. */
+static bool is_over_soon(CUcontext context) {
+  const bool over = fikit_context_event_over(context, patience_ns);
+  patience_ns = over ? PATIENCE_NS : patience_ns / 2;
+  return over;
+}
+
+/* Under the lock. */
+static void look(struct fikit_device *device, CUcontext context) {
+  if (fikit_context_event_over(context, 0))
+    raise_own();
+  if (drained_but(device, NULL))
+    return;
+  struct fikit_drain now = {.device = device, .context = context};
+  note_issued(&now);
+  if (!fikit_context_event_put(context))
+    return;
+  looked = now;
+  if (is_over_soon(context))
+    raise_own();
+}
+
+static void look_at_others(const struct fikit_stream *stream) {
+  CUcontext current = NULL;
+  if (drained_but(stream->device, NULL) || fikit_device_current(&current) != stream->device || current != stream->context ||
+      !fikit_lock_around(&looking))
+    return;
+  look(stream->device, current);
+  fikit_unlock_around(&looking);
+}
+
+void fikit_stream_drained(struct fikit_stream *stream, uint64_t issued, int64_t began_ns) {
+  raise_drained(stream, issued);
+  if (began_ns)
+    look_at_others(stream);
+  claim(stream->device, waits_since(stream->device, began_ns));
 }
 
 void fikit_stream_forget_all(void) {

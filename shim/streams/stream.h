@@ -57,6 +57,9 @@ void fikit_stream_forget_unmanaged(void);
 void fikit_stream_destroyed(CUstream stream);
 void fikit_stream_context_gone(CUcontext context);
 
+/* No thread queries an event of theirs when this returns (streams/context_end.h). */
+void fikit_streams_pass(void);
+
 /* Every launch counted in `issued` of this stream is complete. May report ENTRY_DRAINED. began_ns: when the host began to wait for that; 0: it only
  * queried. */
 void fikit_stream_drained(struct fikit_stream *stream, uint64_t issued, int64_t began_ns);

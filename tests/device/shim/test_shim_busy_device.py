@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from shim_daemon import SAMPLE, Daemon
+from shim_daemon import DRAINED, SAMPLE, Daemon
 from shim_program import Program
 
 pytest_plugins = ["memory_fixtures"]
@@ -50,3 +50,49 @@ os._exit(0)
     assert fikitd.page().of_kind(SAMPLE), "all before it has been read"
     run.go()
     run.finish()
+
+
+WAITS = """
+other = ctypes.c_void_p(made(call("cuStreamCreate", 1)))
+s, other = other, s
+launch(1000)
+s, other = other, s
+{between}
+for _ in range(5):
+    launch(200_000)
+    check(cu.cuStreamSynchronize(s))
+"""
+
+
+@pytest.mark.parametrize(
+    "between",
+    ["pass", "time.sleep(.01); check(cu.cuStreamDestroy_v2(other))"],
+    ids=["it stays", "it is destroyed"],
+)
+def test_a_stream_for_which_nobody_waits_hides_no_wait_for_another_one(
+    between: str, on_gpu: Start, daemon: Callable[..., Daemon], tmp_path: Path
+) -> None:
+    """cuDNN's initialisation is such a stream's: fikitd would never hear that PyTorch's host waits."""
+    config = tmp_path / "gpu.toml"
+    config.write_text('[device]\n[[kernel]]\nmatch = "fikit_spin"\nduration = "param0_ns"\n')
+    fikitd = daemon()
+    on_gpu(SPIN + WAITS.format(between=between), fikitd, EMUCUDA_CONFIG=str(config)).finish()
+    assert [entry.value for entry in fikitd.page().of_kind(DRAINED)] == [2, 3, 4, 5, 6]
+
+
+def test_work_of_other_streams_is_never_said_to_be_over(
+    on_gpu: Start, daemon: Callable[..., Daemon], tmp_path: Path
+) -> None:
+    config = tmp_path / "gpu.toml"
+    config.write_text('[device]\n[[kernel]]\nmatch = "fikit_spin"\nduration = "param0_ns"\n')
+    code = """
+long = ctypes.c_void_p(made(call("cuStreamCreate", 1)))
+s, long = long, s
+launch(60_000_000_000)
+s, long = long, s
+for _ in range(600): check(cu.cuStreamSynchronize(s))
+os._exit(0)
+"""
+    fikitd = daemon()
+    on_gpu(SPIN + code, fikitd, EMUCUDA_CONFIG=str(config)).finish()
+    assert fikitd.page().of_kind(DRAINED) == []
