@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.gpu import device_profile, measures, memory, pairs, report, tables
+from bench.gpu import device_profile, measures, memory, pairs, plans, report, tables
 from bench.record import BenchError
 
 MS = 1_000_000
@@ -185,3 +185,26 @@ def test_another_file_is_refused_in_a_sentence(tmp_path: Path, text: str) -> Non
     file.write_text(text)
     with pytest.raises(BenchError, match="other"):
         report.run(emulated=True, file=file)
+
+
+def a_pass(ms: float) -> dict[str, float]:
+    return plans.spread([int(ms * MS)] * 3)
+
+
+def test_what_a_plan_costs_is_against_all_of_the_memory_there() -> None:
+    plan = {"budget_bytes": 60, "peak_bytes": 100}
+    found = {"bare_ns": a_pass(100), "managed_ns": a_pass(101), "planned_ns": a_pass(111.1), "memory": {"plan": plan}}
+    assert plans.derived(found) == {"managed_over_bare": 1.01, "eor": 0.1, "msr": 0.4}
+
+
+def test_a_program_without_a_plan_has_no_share_of_memory_saved() -> None:
+    assert plans.derived({"bare_ns": a_pass(100), "planned_ns": a_pass(100), "memory": {"plan": None}}) == {}
+
+
+def test_the_table_of_plans_shows_what_was_found_and_why_not() -> None:
+    layers = {"bare_ns": a_pass(97), "managed_ns": a_pass(98), "planned_ns": a_pass(191), "peak_bytes": 3 * 2**29, "eor": 0.952, "msr": 0.36,
+              "in_bytes_per_pass": 2**30, "out_bytes_per_pass": 2**30, "missed_bytes_per_pass": 0.0}  # fmt: skip
+    shown = tables.of(document(plans={"layers": layers, "deep": {"error": "BenchError: no memory"}}))
+    row = next(line for line in shown.splitlines() if "layers" in line).split()
+    assert row == ["layers", "1.50", "0.64", "97.00", "98.00", "191.00", "0.952", "2.00", "0.0"]
+    assert "deep: BenchError: no memory" in shown
