@@ -342,6 +342,24 @@ def test_what_a_driver_says_otherwise_is_shown(somewhere: Place, native: Path, m
     assert differences == {"surprise": {"expected": "7", "said": None}}
 
 
+def test_a_driver_that_crashes_leaves_what_it_said_before(
+    somewhere: Place, native: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = somewhere.directory / "crash.c"
+    source.write_text(
+        '#include <stdio.h>\nint main(void) { puts("first 1\\nsecond 2"); fflush(stdout); __builtin_trap(); }\n'
+    )
+    monkeypatch.setattr(conformance, "SOURCES", {"crash": source})
+    monkeypatch.setattr(conformance, "PROGRAMS", ["crash"])
+    monkeypatch.setattr(conformance, "expected", lambda _: {"first": "1", "second": "3", "third": "4"})
+    found = conformance.conformance(somewhere, None, str(native / "emulator" / "libcuda.so.1"), 30)
+    assert (found["programs"], found["as_expected"]) == (1, 0)
+    assert found["said"] == {"crash": {"first": "1", "second": "2"}}
+    different = found["different"]["crash"]
+    assert different.pop("error").startswith("crash: ")
+    assert different == {"last": "second", "second": {"expected": "3", "said": "2"}}
+
+
 def test_a_program_that_was_not_built_costs_its_part_only(somewhere: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FIKIT_NATIVE", str(somewhere.directory))
     with pytest.raises(BenchError, match="fikit-gpu-costs was not built"):
