@@ -4,17 +4,20 @@ model of memory and link in manual time, no driver; `--live`: programs under a r
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from fikitd.gpus.residency import EpochRules
+from fikitd.gpus.residency import Link as PlanLink
 
 from bench import page
 from bench.record import Result, write_whole
 from bench.residency import budgets, times
 from bench.residency.budgets import row
+from bench.residency.machine import Link
 from bench.residency.turns import Epochs, Gpu, Paging, S, Setting, Turns
 
 ABOUT = "simulated: jobs with more memory than the GPU has, in turns and with budgets"
@@ -39,18 +42,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of live turns: all times so much longer (default: %(default)s)",
     )
-    parser.add_argument("--case", choices=("a", "b"), help="of the live ones: turns (a) or budgets (b) alone")
+    parser.add_argument("--case", choices=("a", "b"), help="turns (a) or budgets (b) alone")
+    parser.add_argument(
+        "--link",
+        type=_link,
+        metavar="IN,OUT",
+        help="of the simulated ones: GB/s to the GPU and away from it (default: 24,24; 40,9: behind kernels, as an H200 has it)",
+    )
+    parser.add_argument(
+        "--faster",
+        type=float,
+        metavar="N",
+        help="of the simulated ones: kernels take so many times less than on the V100 of the recording (default: 1)",
+    )
     page.add_argument(parser)
 
 
+def _link(text: str) -> Link:
+    try:
+        inward, out = (float(each) * 1e9 for each in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError("two numbers of GB/s, as 40,9") from None
+    if not (0 < inward < math.inf and 0 < out < math.inf):
+        raise argparse.ArgumentTypeError("rates are above 0")
+    return Link(inward, out)
+
+
 def run(
-    emulated: bool, svg: Path | None = None, live: bool = False, case: str | None = None, slower: int = 16
-) -> Result:
+    emulated: bool, svg: Path | None = None, *, live: bool = False, case: str | None = None, slower: int = 16, link: Link | None = None,
+    faster: float | None = None,
+) -> Result:  # fmt: skip
     """`emulated` is of no matter: there is no device at all, or the emulated one."""
     if live:
         return _live(case, slower, svg)
-    rates = times.rates()
-    rows = [*turns_rows(900 * S, 300 * S), *budgets.rows(rates)]
+    link = link or Link()
+    rates = times.rates().times(faster or 1.0)
+    rows = list(turns_rows(900 * S, 300 * S, link)) if case != "b" else []
+    rows += budgets.rows(rates, link) if case != "a" else []
     if svg:
         from bench.residency import picture  # noqa: PLC0415 - matplotlib is asked for by those who draw
 
@@ -60,7 +88,7 @@ def run(
     settings = {
         "kernels' times": rates.source,
         "rates": rates.by_kind,
-        "setting of case A": vars(Setting()),
+        "setting of case A": vars(Setting(link=link)) | {"link": vars(link)},
         "model": "simulated",
     }
     return Result(
@@ -89,17 +117,18 @@ def _live(case: str | None, slower: int, svg: Path | None) -> Result:
     )  # fmt: skip
 
 
-def turns_rows(length_ns: int, beside_ns: int) -> Iterator[dict[str, Any]]:
+def turns_rows(length_ns: int, beside_ns: int, link: Link) -> Iterator[dict[str, Any]]:
     """Case A. beside_ns: for how long those beside the product are simulated, whose rates change little."""
     for gib in GPUS_GIB:
-        setting = Setting(gpu_bytes=gib << 30, length_ns=length_ns)
+        setting = Setting(gpu_bytes=gib << 30, length_ns=length_ns, link=link)
+        there = PlanLink(link.in_bytes_per_s, link.out_bytes_per_s)
         label = f"A: {gib} GiB"
-        found = Gpu(setting, Epochs(EpochRules())).run()
+        found = Gpu(setting, Epochs(EpochRules(link=there))).run()
         rate = sum(found.worked_ns) / length_ns
         yield row(label, "high JCT", found.jct, 1.06)
         yield row(label, "time lost to moves / (c / (E + c))", found.lost / found.bound, 1.1, note=f"{found.lost:.3f} of the time")  # fmt: skip
         yield row(label, "longest wait for a turn, s", found.longest_wait_ns / S)
-        short = Gpu(setting, Epochs(EpochRules(least_epoch_ns=5 * S))).run()
+        short = Gpu(setting, Epochs(EpochRules(link=there, least_epoch_ns=5 * S))).run()
         yield row(label, "time lost to moves, epochs of 5 s or more", short.lost, 0.11)
         for batch_ns in BATCHES_NS:
             beside = replace(setting, batch_ns=batch_ns, length_ns=beside_ns)

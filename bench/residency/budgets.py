@@ -25,6 +25,7 @@ PUBLISHED_COPIES: Final = {1: (0.32, 0.42), 2: (0.30, 0.30), 3: (0.29, 0.27)}
 """The same, batch 2, mean over the networks, so many copies at once."""
 SHARES: Final = (0.9, 0.8, 0.7, 0.6, 0.5)
 MSR, EOR = 0.30, 0.10
+ASSUMED: Final = Link()
 ITERATIONS: Final = 5
 
 
@@ -43,10 +44,15 @@ class Case:
     @property
     def free_bound(self) -> float:
         """MSR for which the link's time in an iteration is enough: each byte out and in."""
-        return self.program.total_ns / self.link.chunk_ns / 2 / self.peak
+        return self.program.total_ns / self.link.round_trip_ns / self.peak
 
     def planned(self, capacity: int) -> tuple[Outcome, Any]:
-        found = plan(self.program.sequence(), PlanLink(self.link.bytes_per_s), CHUNK, capacity * CHUNK)
+        found = plan(
+            self.program.sequence(),
+            PlanLink(self.link.in_bytes_per_s, self.link.out_bytes_per_s),
+            CHUNK,
+            capacity * CHUNK,
+        )
         transfers = Transfers((each.kernel, each.delay_ns, each.chunk, each.inward) for each in found.transfers)
         return Machine(self.program, capacity, self.link, transfers).run(ITERATIONS), found
 
@@ -84,18 +90,18 @@ def row(
     }
 
 
-def case_of(name: str, batch: int, manner: str, rates: times.Rates, copies: int = 1) -> Case:
+def case_of(name: str, batch: int, manner: str, rates: times.Rates, copies: int = 1, *, link: Link = ASSUMED) -> Case:
     """copies: programs at once, each with its share of device and link."""
     step = NETWORKS[name](batch)
     durations = [copies * each for each in times.durations_ns(step, rates)]
-    return Case(MANNERS[manner](step, durations), Link(Link().bytes_per_s / copies))
+    return Case(MANNERS[manner](step, durations), link.times(1 / copies))
 
 
-def rows(rates: times.Rates) -> Iterator[dict[str, Any]]:
+def rows(rates: times.Rates, link: Link = ASSUMED) -> Iterator[dict[str, Any]]:
     bytes_to_oracle, time_to_oracle, bytes_to_fewest = [], [], []
     for name in NETWORKS:
         for manner in MANNERS:
-            case = case_of(name, 16, manner, rates)
+            case = case_of(name, 16, manner, rates, link=link)
             label = f"B: {name}, {manner}"
             within = case.free_bound >= MSR
             outcome = case.planned(int(case.peak * (1 - MSR)))[0]
@@ -110,7 +116,7 @@ def rows(rates: times.Rates) -> Iterator[dict[str, Any]]:
             if manner == "cached":
                 yield from _were_it_known(name, case, rates, label)
             else:
-                for rule, found in (("vDNN", case.by(vdnn(case.program))), ("Capuchin", case.by(capuchin(case.program, int(case.peak * (1 - MSR)), case.link.chunk_ns)))):  # fmt: skip
+                for rule, found in (("vDNN", case.by(vdnn(case.program))), ("Capuchin", case.by(capuchin(case.program, int(case.peak * (1 - MSR)), case.link.round_trip_ns // 2)))):  # fmt: skip
                     msr, eor = case.figures(found)
                     cost = case.figures(case.planned(int(case.peak * (1 - msr)))[0])[1]
                     yield row(
@@ -136,7 +142,7 @@ def rows(rates: times.Rates) -> Iterator[dict[str, Any]]:
     yield row("B: all", "time / oracle, median", median(time_to_oracle), 1.1, note=f"most {max(time_to_oracle):.2f}")
     yield row("B: all", "bytes moved / Belady's least, median", median(bytes_to_fewest), note=f"most {max(bytes_to_fewest):.2f}")  # fmt: skip
     for copies, (msr, eor) in PUBLISHED_COPIES.items():
-        cases = [case_of(name, 2, "known lifetimes", rates, copies) for name in NETWORKS]
+        cases = [case_of(name, 2, "known lifetimes", rates, copies, link=link) for name in NETWORKS]
         saved = sum(case.most_saved() for case in cases) / len(cases)
         yield row(f"B: {copies} at once, batch 2", f"MSR at EOR {EOR:.2f}, mean", saved, note=f"TENSILE on an A6000: MSR {msr:.2f} at EOR {eor:.2f}")  # fmt: skip
 

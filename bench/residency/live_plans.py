@@ -19,11 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from fikitd.gpus.link_rate import is_off
+from fikitd.gpus.link_rate import is_another
+from fikitd.gpus.residency import Link as PlanLink
 
 from bench.residency import stage, times
 from bench.residency.budgets import EOR, MSR, row
 from bench.residency.live_script import STREAM_ORDER, UNIT_NS, Scaled, scaled
+from bench.residency.machine import Link
 from bench.residency.placed import CHUNK
 from bench.residency.rules import NoRule
 
@@ -55,7 +57,7 @@ LONGER: Final = 2.5
 """Steps beside others take longer, and are to be more than one or two."""
 BUDGET_OF_TWO: Final = 0.83
 """Of the peak of each of two programs whose memory does not fit together: so much of it does."""
-PLANNED: Final = re.compile(r"job (\S+): its memory has a plan: .* over a link of (\S+) GB/s")
+PLANNED: Final = re.compile(r"job (\S+): its memory has a plan: .* over a link of (\S+) GB/s in and (\S+) out")
 NO_PLANS: Final = "from fikitd._core import Dispatcher; Dispatcher.set_plan = lambda *arguments: 0; "
 TURNS: Final = "from fikitd.gpus import memory_budgets; memory_budgets.MOST_LOST = -1.0; " + NO_PLANS
 
@@ -208,7 +210,7 @@ class Bench:
             for job in jobs:
                 job.line()
             if waits:
-                _wait_for_plans(jobs, log, of.case.link.bytes_per_s / SLOWER)
+                _wait_for_plans(jobs, log, of.case.link.times(1 / SLOWER))
             above = [] if high is None else [self._high(stack, place, seconds, environment)]
             time.sleep(HIGH_WARM_UP_S if above else SETTLES_S)
             found = _watched(jobs, seconds)
@@ -239,12 +241,14 @@ class Bench:
         return job
 
 
-def _wait_for_plans(jobs: Sequence[stage.Job], log: Path, bytes_per_s: float) -> None:
+def _wait_for_plans(jobs: Sequence[stage.Job], log: Path, link: Link) -> None:
     """By about that rate of the link, as fikitd's log says."""
+    there_is = PlanLink(link.in_bytes_per_s, link.out_bytes_per_s)
     deadline = time.monotonic() + LEARNS_S
     while time.monotonic() < deadline:
-        rates = {job: float(rate) * 1e9 for job, rate in PLANNED.findall(log.read_text())}  # the newest of each
-        if all(job.name in rates and not is_off(bytes_per_s, rates[job.name]) for job in jobs):
+        said = PLANNED.findall(log.read_text())  # of each job the newest counts
+        links = {job: PlanLink(float(inward) * 1e9, float(out) * 1e9) for job, inward, out in said}
+        if all(job.name in links and not is_another(there_is, links[job.name]) for job in jobs):
             return
         time.sleep(0.2)
 
@@ -287,14 +291,14 @@ def _end(job: stage.Job, word: str = "end") -> dict[str, Any]:
 
 def model(of: Scaled, memory: int) -> str:
     """Of an emulated GPU with so much memory for what fikit may move."""
-    rate = of.case.link.bytes_per_s / 1e9 / SLOWER
+    link = of.case.link.times(1 / SLOWER)
     return f"""
 [device]
 memory = "{memory // MIB + PLAIN_MIB}MiB"
 context_memory = 0
 [copy]
-h2d_gbps = {rate}
-d2h_gbps = {rate}
+h2d_gbps = {link.in_bytes_per_s / 1e9}
+d2h_gbps = {link.out_bytes_per_s / 1e9}
 both_ways = 0.5
 [managed]
 fault_batch_us = {of.case.link.batch_ns * SLOWER / 1e3}

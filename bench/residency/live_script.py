@@ -113,7 +113,7 @@ def scaled(name: str, batch: int, manner: str, gpu_bytes: int, rates: times.Rate
     whole = script(step, durations, manner)
     factor = gpu_bytes / ((1 - MSR) * peak_bytes(whole.program().sequence(), CHUNK))
     small = script(step, durations, manner, factor)
-    return Scaled(small, Case(small.program(), Link(Link().bytes_per_s * factor)))
+    return Scaled(small, Case(small.program(), Link().times(factor)))
 
 
 def script(step: Step, durations: Sequence[int], manner: str, factor: float = 1.0) -> Script:

@@ -48,14 +48,22 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Link:
-    """bytes_per_s: one direction at a time. batch_ns: what a batch of faults costs besides its bytes."""
+    """One direction at a time; in is to the GPU. batch_ns: what a batch of faults costs besides its bytes."""
 
-    bytes_per_s: float = 24e9
+    in_bytes_per_s: float = 24e9
+    out_bytes_per_s: float = 24e9
     batch_ns: int = 30_000
 
+    def chunk_ns(self, inward: bool) -> int:
+        return round(CHUNK / (self.in_bytes_per_s if inward else self.out_bytes_per_s) * 1e9)
+
     @property
-    def chunk_ns(self) -> int:
-        return round(CHUNK / self.bytes_per_s * 1e9)
+    def round_trip_ns(self) -> int:
+        """Of a chunk, out and back."""
+        return self.chunk_ns(False) + self.chunk_ns(True)
+
+    def times(self, factor: float) -> Link:
+        return Link(self.in_bytes_per_s * factor, self.out_bytes_per_s * factor, self.batch_ns)
 
 
 class Machine:
@@ -69,7 +77,7 @@ class Machine:
         self.content: set[int] = set()  # chunks that somebody may still read
         self.pinned: frozenset[int] = frozenset()
         self.waiting = False  # a kernel waits for what is missing
-        self.chunk_ns, self._fault_ns = link.chunk_ns, BATCHES_OF_CHUNK * link.batch_ns
+        self.link, self._fault_ns = link, BATCHES_OF_CHUNK * link.batch_ns
         self._free_ns = 0  # from then on the link is
         self._flying: tuple[int, bool] | None = None
         self._outcome = Outcome(0)
@@ -160,7 +168,7 @@ class Machine:
 
     def _start(self, chunk: int, inward: bool, at_ns: int | None = None) -> None:
         at_ns = self.now_ns if at_ns is None else at_ns
-        self._flying, self._free_ns = (chunk, inward), at_ns + self.chunk_ns
+        self._flying, self._free_ns = (chunk, inward), at_ns + self.link.chunk_ns(inward)
         self._outcome.moved_bytes += CHUNK
         if inward:
             self._arrive(chunk, at_ns)

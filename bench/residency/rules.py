@@ -80,7 +80,7 @@ class Transfers(NoRule):
         if not self._waits:
             return 0
         waiting = sum(not inward and from_ns < self._ended_ns for from_ns, _, inward in self._queue)
-        return waiting * machine.chunk_ns + machine.leaving_ns()
+        return waiting * machine.link.chunk_ns(False) + machine.leaving_ns()
 
 
 class Oracle(NoRule):

@@ -36,6 +36,14 @@ class Rates:
     by_kind: dict[str, float]
     source: str
 
+    def times(self, factor: float) -> Rates:
+        """Of a GPU that is so many times as fast."""
+        if factor == 1:
+            return self
+        return Rates(
+            {kind: factor * rate for kind, rate in self.by_kind.items()}, f"{self.source}, {factor:g} times as fast"
+        )
+
     def duration_ns(self, kernel: Kernel) -> int:
         amount = _amount(kernel)
         return LAUNCH_NS + round(amount / self.by_kind[kernel.kind] * 1e9)

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from fikitd.gpus.residency import EpochRules, Tenant, next_epoch
 
-from bench.residency.machine import BATCHES_OF_CHUNK
+from bench.residency.machine import BATCHES_OF_CHUNK, Link
 from bench.residency.placed import CHUNK
 
 S: Final = 1_000_000_000
@@ -29,7 +29,7 @@ class Setting:
     gpu_bytes: int = 16 << 30
     share: float = 0.4
     lows: int = 3
-    link_bytes_per_s: float = 24e9
+    link: Link = field(default_factory=Link)
     batch_ns: int = 30_000
     step_ns: int = 200 * MS
     kernel_ns: int = 1 * MS
@@ -49,10 +49,6 @@ class Setting:
     def room(self) -> int:
         """Chunks that all low jobs together may have."""
         return self.gpu_bytes // CHUNK - self.chunks
-
-    @property
-    def chunk_ns(self) -> int:
-        return round(CHUNK / self.link_bytes_per_s * S)
 
     @property
     def kernels(self) -> int:
@@ -177,9 +173,9 @@ class Gpu:
             self.now_ns = max(self.now_ns, self.link_free_ns) + BATCHES_OF_CHUNK * setting.batch_ns
             if self.resident() >= setting.room:
                 self.evict(next(iter(self._arrived)))
-                self.now_ns += setting.chunk_ns
+                self.now_ns += setting.link.chunk_ns(False)
             self.arrive(low, chunk)
-            self.now_ns += setting.chunk_ns
+            self.now_ns += setting.link.chunk_ns(True)
             self.link_free_ns = self.now_ns
             self.outcome.misses += 1
 
@@ -212,7 +208,8 @@ class Gpu:
         at_ns = max(self.now_ns if from_ns is None else from_ns, self.link_free_ns)
         while self.moves and at_ns < end_ns:
             move = self.moves[0]
-            fits = (copy_ns - at_ns) // setting.chunk_ns
+            chunk_ns = setting.link.chunk_ns(move.inward)
+            fits = (copy_ns - at_ns) // chunk_ns
             chunks = min(PIECE // CHUNK, -(-move.bytes // CHUNK), fits)
             if chunks <= 0:
                 return
@@ -222,7 +219,7 @@ class Gpu:
                     self.arrive(low, next(iter(low.away)))
                 else:
                     self.evict((low.number, next(iter(low.there))))
-            at_ns += chunks * setting.chunk_ns
+            at_ns += chunks * chunk_ns
             self.link_free_ns = self.moved_ns = at_ns
             move.bytes -= chunks * CHUNK
             if move.bytes <= 0:

@@ -103,6 +103,9 @@ class _Moves(TypedDict):
     most_bytes: int
     """The most that movable_bytes was lately, and when (CLOCK_MONOTONIC) it last was."""
     most_at_ns: int
+    in_per_s: int
+    """Bytes that its plan's moves take of the device in a second, by direction. 0: not known, or its shim has one rate for both (`bytes_per_s` of _Plan)."""
+    out_per_s: int
 
 class _Plan(TypedDict):
     """Of a client's plans, as its shim says it (`struct fikit_plan` of the protocol); counters are of all of them together."""
@@ -114,6 +117,7 @@ class _Plan(TypedDict):
     carried_out: int
     skipped: int
     bytes_per_s: int
+    """Of as many bytes in as out; 0: not known."""
 
 class _Stats(TypedDict):
     kernels: int

@@ -41,7 +41,7 @@ class EpochRules:
     def __init__(
         self,
         *,
-        link_bytes_per_s: float = 24e9,
+        link: Link = ...,
         beside_ns: int = 0,
         most_lost: float = 0.10,
         hysteresis: float = 0.10,
@@ -50,7 +50,7 @@ class EpochRules:
         max_wait_ns: int = 300_000_000_000,
     ) -> None: ...
     @property
-    def link_bytes_per_s(self) -> float: ...
+    def link(self) -> Link: ...
     @property
     def beside_ns(self) -> int: ...
     @property
@@ -114,11 +114,23 @@ class Sequence:
     def total_ns(self) -> int: ...
 
 class Link:
-    """bytes_per_s: one direction at a time. lead_ns: so much earlier than it is needed a chunk is back."""
+    """One direction at a time: in is from the host to the GPU. out_bytes_per_s: None: as in_bytes_per_s. lead_ns: so much earlier than it is needed a
+    chunk is back. Links of the same numbers are equal."""
 
-    def __init__(self, bytes_per_s: float = 24e9, lead_ns: int = 0) -> None: ...
+    def __init__(
+        self, in_bytes_per_s: float = 24e9, out_bytes_per_s: float | None = None, lead_ns: int = 0
+    ) -> None: ...
     @property
-    def bytes_per_s(self) -> float: ...
+    def in_bytes_per_s(self) -> float: ...
+    @property
+    def out_bytes_per_s(self) -> float: ...
+    @property
+    def both_bytes_per_s(self) -> float:
+        """Of as many bytes in as out, moved one behind the other."""
+
+    def times(self, factor: float) -> Link:
+        """One that is so many times as fast."""
+
     @property
     def lead_ns(self) -> int: ...
 

@@ -244,12 +244,28 @@ static bool is_allocated(const struct behind *behind, CUdeviceptr at) {
   return !mark || fikit_mark_is_before(mark, behind->entry, behind->marks) || fikit_movable_mark_passed(at);
 }
 
+/* Of a piece of which so many bytes are elsewhere. */
+static enum fikit_lane_rate told_by(const struct fikit_piece *piece, uint64_t changes) {
+  if (changes != piece->bytes)
+    return FIKIT_NO_RATE;
+  if (piece->in)
+    return FIKIT_RATE_IN;
+  return fikit_movable_was_out(piece) ? FIKIT_RATE_OUT : FIKIT_RATE_FIRST_OUT;
+}
+
+/* To fikitd. In pages of older versions nobody reads the page's words. */
+static void say_rates(struct fikit_device *device) {
+  atomic_store_explicit(&device->page->moves_per_s[FIKIT_COPY_IN - 1], fikit_lane_bytes_per_s(true), memory_order_relaxed);
+  atomic_store_explicit(&device->page->moves_per_s[FIKIT_COPY_OUT - 1], fikit_lane_bytes_per_s(false), memory_order_relaxed);
+  atomic_store_explicit(&device->plan->bytes_per_s, fikit_lane_both_per_s(), memory_order_relaxed);
+}
+
 /* Gives the next move to the driver. */
-static enum step hand_over(struct behind *behind, const struct fikit_piece *piece, CUdevice ordinal, bool whole, bool *failed) {
+static enum step hand_over(struct behind *behind, const struct fikit_piece *piece, CUdevice ordinal, enum fikit_lane_rate tells, bool *failed) {
   struct fikit_device *device = behind->device;
   if (!fikit_lane_has_room(failed))
     return STOP;
-  const enum fikit_lane_answer answer = fikit_lane_move(piece, ordinal, piece->in ? fikit_plan_needed(&plan) : 0, whole);
+  const enum fikit_lane_answer answer = fikit_lane_move(piece, ordinal, piece->in ? fikit_plan_needed(&plan) : 0, tells);
   *failed |= answer != FIKIT_LANE_MOVES;
   if (answer == FIKIT_LANE_REFUSED)
     return STOP;
@@ -257,7 +273,7 @@ static enum step hand_over(struct behind *behind, const struct fikit_piece *piec
   fikit_movable_carried(piece->at, fikit_lane_newest());
   count(piece->in ? &device->page->moves.in_bytes : &device->page->moves.out_bytes, changed);
   count(&device->plan->carried_out, 1);
-  atomic_store_explicit(&device->plan->bytes_per_s, fikit_lane_bytes_per_s(), memory_order_relaxed);
+  say_rates(device);
   behind->moved = true;
   if (changed && fikit_copies_matter(device->page))
     fikit_page_put(device->page, FIKIT_ENTRY_COPY, next_move()->copy, changed, fikit_now_ns());
@@ -291,7 +307,7 @@ static enum step go_on(struct behind *behind, struct wanted *wanted) {
   } else if (!behind->answered && wanted->bytes && fikit_copy_asks(behind->device->page, wanted->copy, wanted->bytes))
     return ASK;
   else
-    step = hand_over(behind, &piece, ordinal, wanted->bytes == piece.bytes, &failed);
+    step = hand_over(behind, &piece, ordinal, told_by(&piece, wanted->bytes), &failed);
   if (failed)
     refuse(behind->device);
   return failed ? STOP : step;

@@ -22,15 +22,22 @@ enum {
   CHECKS = 2,
   KEPT = 128,           /* moves: events behind the newest ones are kept for frees, while there is room */
   FIRST = 4,            /* timed moves that do not count: they meet page faults */
-  SMOOTHED = 8,         /* timed moves over which the rate is averaged; there is no rate before so many */
+  SMOOTHED = 8,         /* timed moves over which a rate is averaged; there is no rate before so many */
+  ALL_NEW = 128,        /* timed first moves out of a program, before they stand for moves out of memory that was out before: it takes all of its memory anew */
   CLOCKS = 4,           /* moves that are timed at once, where the host is far ahead of them */
-  APART = 16,           /* moves from the beginning of one of these to that of the next */
+  APART = 16,           /* moves from the beginning of one of these to that of the next that tells the same */
 };
 
 /* The time of a move by the device's clock. */
 struct fikit_move_clock {
   CUevent begin, end;
   uint64_t bytes; /* of its move */
+  enum fikit_lane_rate tells;
+};
+
+struct fikit_rate {
+  double ns_per_byte;
+  unsigned moves; /* timed so far, ALL_NEW at most */
 };
 
 struct fikit_awaited {
@@ -57,9 +64,8 @@ static struct {
   struct {
     struct fikit_move_clock clock[CLOCKS]; /* used in turn */
     unsigned oldest, out;                  /* the clock of the oldest move that is being timed, and how many are */
-    uint64_t newest;                       /* number of the newest move that was timed */
-    double ns_per_byte;
-    unsigned moves; /* timed so far, FIRST + SMOOTHED at most */
+    uint64_t newest[FIKIT_NO_RATE];        /* by what it tells: number of the newest move that was timed */
+    struct fikit_rate rate[FIKIT_NO_RATE]; /* by enum fikit_lane_rate */
   } timed;
   unsigned used; /* entries of `awaited` that were ever in use: the first ones */
   struct fikit_awaited awaited[AWAITED];
@@ -186,8 +192,8 @@ static bool awaited_by(uint64_t launch) {
 }
 
 /* A clock for the next move, begun; NULL: it is not timed. What the driver refuses here leaves a move untimed, and no more. */
-static struct fikit_move_clock *timing_begins(void) {
-  if (lane.timed.out == CLOCKS || (lane.timed.out != 0 && lane.moves - lane.timed.newest < APART))
+static struct fikit_move_clock *timing_begins(enum fikit_lane_rate tells) {
+  if (tells == FIKIT_NO_RATE || lane.timed.out == CLOCKS || (lane.timed.out != 0 && lane.moves - lane.timed.newest[tells] < APART))
     return NULL;
   struct fikit_move_clock *clock = &lane.timed.clock[(lane.timed.oldest + lane.timed.out) % CLOCKS];
   CUevent *const events[] = {&clock->begin, &clock->end};
@@ -198,11 +204,12 @@ static struct fikit_move_clock *timing_begins(void) {
 }
 
 /* Its move of so many bytes was given to the driver. */
-static void timing_goes_on(struct fikit_move_clock *clock, uint64_t bytes) {
+static void timing_goes_on(struct fikit_move_clock *clock, uint64_t bytes, enum fikit_lane_rate tells) {
   if (REAL(cuEventRecord)(clock->end, lane.stream) != CUDA_SUCCESS)
     return;
   clock->bytes = bytes;
-  lane.timed.newest = lane.moves;
+  clock->tells = tells;
+  lane.timed.newest[tells] = lane.moves;
   lane.timed.out++;
 }
 
@@ -215,29 +222,45 @@ static void timing_ends(void) {
     float ms = 0;
     if (REAL(cuEventElapsedTime)(&ms, clock->begin, clock->end) == CUDA_SUCCESS && ms > 0) {
       const double seen = (double)ms * 1e6 / (double)clock->bytes;
-      lane.timed.moves += lane.timed.moves < FIRST + SMOOTHED;
-      if (lane.timed.moves > FIRST)
-        lane.timed.ns_per_byte += (seen - lane.timed.ns_per_byte) / (lane.timed.moves - FIRST);
+      struct fikit_rate *rate = &lane.timed.rate[clock->tells];
+      rate->moves += rate->moves < ALL_NEW;
+      if (rate->moves > FIRST)
+        rate->ns_per_byte += (seen - rate->ns_per_byte) / (rate->moves - FIRST < SMOOTHED ? rate->moves - FIRST : SMOOTHED);
     }
     lane.timed.oldest = (lane.timed.oldest + 1) % CLOCKS;
   }
 }
 
-uint64_t fikit_lane_bytes_per_s(void) {
+/* 0: too few moves were timed. */
+static double ns_per_byte(bool in) {
   const double least_ns = 1e-3; /* no link moves a byte sooner, whatever the driver's clock says */
-  const double ns = lane.timed.ns_per_byte > least_ns ? lane.timed.ns_per_byte : least_ns;
-  return lane.timed.moves == FIRST + SMOOTHED ? (uint64_t)(1e9 / ns) : 0;
+  const struct fikit_rate *rate = &lane.timed.rate[in ? FIKIT_RATE_IN : FIKIT_RATE_OUT], *first = &lane.timed.rate[FIKIT_RATE_FIRST_OUT];
+  if (!in && rate->moves < FIRST + SMOOTHED && first->moves == ALL_NEW)
+    rate = first;
+  if (rate->moves < FIRST + SMOOTHED)
+    return 0;
+  return rate->ns_per_byte > least_ns ? rate->ns_per_byte : least_ns;
 }
 
-enum fikit_lane_answer fikit_lane_move(const struct fikit_piece *piece, CUdevice device, uint64_t for_launch, bool whole) {
+uint64_t fikit_lane_bytes_per_s(bool in) {
+  const double ns = ns_per_byte(in);
+  return ns > 0 ? (uint64_t)(1e9 / ns) : 0;
+}
+
+uint64_t fikit_lane_both_per_s(void) {
+  const double in_ns = ns_per_byte(true), out_ns = ns_per_byte(false);
+  return in_ns > 0 && out_ns > 0 ? (uint64_t)(2e9 / (in_ns + out_ns)) : 0;
+}
+
+enum fikit_lane_answer fikit_lane_move(const struct fikit_piece *piece, CUdevice device, uint64_t for_launch, enum fikit_lane_rate tells) {
   const unsigned check = next_check();
   const int mode = fikit_capture_relax();
   timing_ends();
-  struct fikit_move_clock *clock = whole ? timing_begins() : NULL;
+  struct fikit_move_clock *clock = timing_begins(tells);
   const bool moves = fikit_prefetch(piece, device, lane.stream) == CUDA_SUCCESS;
   bool done = moves;
   if (clock && done)
-    timing_goes_on(clock, piece->bytes);
+    timing_goes_on(clock, piece->bytes, tells);
   if (done && lane.moves % BETWEEN_CHECKS == 0)
     done = lane.check[check].out = REAL(cuEventRecord)(lane.check[check].event, lane.stream) == CUDA_SUCCESS;
   lane.moves++;

@@ -15,6 +15,7 @@ struct range {
   CUdeviceptr at;
   uint64_t bytes, resident;
   uint64_t *there;
+  uint64_t *was_out; /* a bit for each chunk that was moved out; one piece of memory with `there` */
   CUcontext context;
   struct fikit_device *device;
   const struct fikit_order *order; /* of memory in stream order; NULL: any stream may use it since it came */
@@ -177,12 +178,14 @@ static bool came(const struct range *range) {
   if (!fikit_movable_lock())
     return false;
   const size_t words = (size_t)(chunks_of(range->bytes) + CHUNKS_OF_WORD - 1) / CHUNKS_OF_WORD;
-  uint64_t *there = make_room() ? malloc(words * sizeof *there) : NULL;
+  uint64_t *there = make_room() ? malloc(2 * words * sizeof *there) : NULL;
   const bool kept = there != NULL;
   if (kept) {
     memset(there, 0xff, words * sizeof *there);
+    memset(there + words, 0, words * sizeof *there);
     ranges[count] = *range;
     ranges[count].there = there;
+    ranges[count].was_out = there + words;
     ranges[count++].resident = range->bytes;
     all_bytes += range->bytes;
     all_resident += range->bytes;
@@ -319,6 +322,15 @@ void fikit_movable_carried(CUdeviceptr at, uint64_t move) {
     range->carried = move;
 }
 
+bool fikit_movable_was_out(const struct fikit_piece *piece) {
+  const struct range *range = range_at(piece->at);
+  const uint64_t chunk = range ? (piece->at - range->at) / FIKIT_CHUNK_BYTES : 0;
+  bool was_out = range != NULL;
+  for (uint64_t i = chunk; was_out && i < chunk + chunks_of(piece->bytes); i++)
+    was_out = range->was_out[i / CHUNKS_OF_WORD] >> i % CHUNKS_OF_WORD & 1;
+  return was_out;
+}
+
 uint64_t fikit_movable_moved(struct fikit_device *device, const struct fikit_piece *piece) {
   struct range *range = range_at(piece->at);
   if (!range)
@@ -329,6 +341,7 @@ uint64_t fikit_movable_moved(struct fikit_device *device, const struct fikit_pie
     const uint64_t bit = UINT64_C(1) << i % CHUNKS_OF_WORD;
     uint64_t *word = &range->there[i / CHUNKS_OF_WORD];
     *word = piece->in ? *word | bit : *word & ~bit;
+    range->was_out[i / CHUNKS_OF_WORD] |= piece->in ? 0 : bit;
   }
   range->resident += piece->in ? changed : -changed;
   all_resident += piece->in ? changed : -changed;

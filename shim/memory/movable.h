@@ -66,6 +66,9 @@ bool fikit_movable_mark_passed(CUdeviceptr at);
 void fikit_movable_carried(CUdeviceptr at, uint64_t move);
 uint64_t fikit_movable_take(CUdeviceptr at);
 
+/* Under the lock: all of a piece has been moved out before, since it was allocated. */
+bool fikit_movable_was_out(const struct fikit_piece *piece);
+
 /* Under the lock: a piece is, or will be as soon as the driver comes to it, where it shall be. Returns how many of its bytes were elsewhere. */
 uint64_t fikit_movable_moved(struct fikit_device *device, const struct fikit_piece *piece);
 

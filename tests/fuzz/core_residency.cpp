@@ -73,7 +73,7 @@ void try_plan(Input& input) {
   constexpr std::int64_t kChunkBytes[] = {2 << 20, 1000, 1, std::int64_t{1} << 62};
   bool frees = false;
   const Sequence sequence = sequence_of(input, &frees);
-  const Link link{.bytes_per_s = rate(input), .lead_ns = input.take<std::uint8_t>() % 4 == 0 ? number(input) : 0};
+  const Link link{.in_bytes_per_s = rate(input), .out_bytes_per_s = rate(input), .lead_ns = input.take<std::uint8_t>() % 4 == 0 ? number(input) : 0};
   const std::int64_t chunk_bytes = kChunkBytes[input.take<std::uint8_t>() % 4];
   const std::int64_t chunks = input.take<std::uint8_t>() % 16;
   const std::int64_t budget_bytes = chunk_bytes > 1 << 30 ? chunk_bytes : chunks * chunk_bytes + input.take<std::uint8_t>();
@@ -143,7 +143,7 @@ void try_epoch(Input& input) {
     each.runs = how & 1;
   }
   EpochRules rules;
-  rules.link_bytes_per_s = rate(input);
+  rules.link = {.in_bytes_per_s = rate(input), .out_bytes_per_s = rate(input)};
   if (input.take<std::uint8_t>() % 4 == 0) rules.least_epoch_ns = number(input);
   const std::int64_t room_bytes = number(input) % kMostBytes;
   try {

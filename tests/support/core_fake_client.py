@@ -59,7 +59,7 @@ class Page(c.Structure):
         ("slot_launches", c.c_uint64 * SLOTS), ("ring", Entry * RING_ENTRIES),
         ("known_slots", c.c_uint32 * (SLOTS // 32)), ("gap_slots", c.c_uint32 * (SLOTS // 32)),
         ("collective_names", c.c_char * 2048), ("moves", Moves), ("most_movable_bytes", c.c_uint64),
-        ("most_movable_ns", c.c_int64), ("pad6", c.c_uint8 * 368),
+        ("most_movable_ns", c.c_int64), ("moves_per_s", c.c_uint64 * 2), ("pad6", c.c_uint8 * 352),
         ("marks", c.c_uint32 * MARKS), ("pad7", c.c_uint8 * 3840),
     ]  # fmt: skip
 

@@ -190,6 +190,8 @@ nb::dict to_dict(const tracking::Moves& moves) {
   dict["failures"] = moves.failures;
   dict["most_bytes"] = moves.most_bytes;
   dict["most_at_ns"] = moves.most_at_ns;
+  dict["in_per_s"] = moves.in_per_s;
+  dict["out_per_s"] = moves.out_per_s;
   return dict;
 }
 

@@ -2,14 +2,18 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "residency/budget.hpp"
 #include "residency/epochs.hpp"
 #include "residency/lane.hpp"
+#include "residency/link.hpp"
 #include "residency/sequence.hpp"
 
 namespace nb = nanobind;
@@ -17,6 +21,26 @@ using namespace nb::literals;
 
 namespace fikit::residency {
 namespace {
+
+void bind_link(nb::module_& m) {
+  nb::class_<Link>(m, "Link")
+      .def("__init__",
+           [](Link* self, double in_bytes_per_s, std::optional<double> out_bytes_per_s, std::int64_t lead_ns) {
+             new (self) Link{.in_bytes_per_s = in_bytes_per_s, .out_bytes_per_s = out_bytes_per_s.value_or(in_bytes_per_s), .lead_ns = lead_ns};
+           },
+           "in_bytes_per_s"_a = Link{}.in_bytes_per_s, "out_bytes_per_s"_a = nb::none(), "lead_ns"_a = 0)
+      .def_ro("in_bytes_per_s", &Link::in_bytes_per_s)
+      .def_ro("out_bytes_per_s", &Link::out_bytes_per_s)
+      .def_ro("lead_ns", &Link::lead_ns)
+      .def_prop_ro("both_bytes_per_s", &Link::both_bytes_per_s)
+      .def("times", &Link::times, "factor"_a)
+      .def("__eq__", [](const Link& self, const nb::object& other) { return nb::isinstance<Link>(other) && self == nb::cast<const Link&>(other); })
+      .def("__hash__", [](const Link& self) { return nb::hash(nb::make_tuple(self.in_bytes_per_s, self.out_bytes_per_s, self.lead_ns)); })
+      .def("__repr__", [](const Link& self) {
+        return "Link(in_bytes_per_s=" + std::to_string(self.in_bytes_per_s) + ", out_bytes_per_s=" + std::to_string(self.out_bytes_per_s) +
+               ", lead_ns=" + std::to_string(self.lead_ns) + ")";
+      });
+}
 
 void bind_epochs(nb::module_& m) {
   nb::class_<Tenant>(m, "Tenant")
@@ -35,9 +59,9 @@ void bind_epochs(nb::module_& m) {
       .def_ro("ran_ns", &Tenant::ran_ns);
   nb::class_<EpochRules>(m, "EpochRules")
       .def("__init__",
-           [](EpochRules* self, double link_bytes_per_s, std::int64_t beside_ns, double most_lost, double hysteresis, std::int64_t least_epoch_ns, std::int64_t patience_ns,
+           [](EpochRules* self, const Link& link, std::int64_t beside_ns, double most_lost, double hysteresis, std::int64_t least_epoch_ns, std::int64_t patience_ns,
               std::int64_t max_wait_ns) {
-             new (self) EpochRules{.link_bytes_per_s = link_bytes_per_s,
+             new (self) EpochRules{.link = link,
                                    .beside_ns = beside_ns,
                                    .most_lost = most_lost,
                                    .hysteresis = hysteresis,
@@ -45,10 +69,10 @@ void bind_epochs(nb::module_& m) {
                                    .patience_ns = patience_ns,
                                    .max_wait_ns = max_wait_ns};
            },
-           nb::kw_only(), "link_bytes_per_s"_a = EpochRules{}.link_bytes_per_s, "beside_ns"_a = EpochRules{}.beside_ns, "most_lost"_a = EpochRules{}.most_lost,
+           nb::kw_only(), "link"_a = EpochRules{}.link, "beside_ns"_a = EpochRules{}.beside_ns, "most_lost"_a = EpochRules{}.most_lost,
            "hysteresis"_a = EpochRules{}.hysteresis, "least_epoch_ns"_a = EpochRules{}.least_epoch_ns,
            "patience_ns"_a = EpochRules{}.patience_ns, "max_wait_ns"_a = EpochRules{}.max_wait_ns)
-      .def_ro("link_bytes_per_s", &EpochRules::link_bytes_per_s)
+      .def_ro("link", &EpochRules::link)
       .def_ro("beside_ns", &EpochRules::beside_ns)
       .def_ro("most_lost", &EpochRules::most_lost)
       .def_ro("hysteresis", &EpochRules::hysteresis)
@@ -91,12 +115,6 @@ void bind_budget(nb::module_& m) {
       .def_prop_ro("kernels", &Sequence::kernels)
       .def_prop_ro("chunks", &Sequence::chunks)
       .def_prop_ro("total_ns", &Sequence::total_ns);
-  nb::class_<Link>(m, "Link")
-      .def("__init__",
-           [](Link* self, double bytes_per_s, std::int64_t lead_ns) { new (self) Link{.bytes_per_s = bytes_per_s, .lead_ns = lead_ns}; },
-           "bytes_per_s"_a = Link{}.bytes_per_s, "lead_ns"_a = 0)
-      .def_ro("bytes_per_s", &Link::bytes_per_s)
-      .def_ro("lead_ns", &Link::lead_ns);
   nb::class_<Lane>(m, "Lane")
       .def(nb::init<std::int64_t>(), "period_ns"_a)
       .def("earliest", &Lane::earliest, "from_ns"_a, "until_ns"_a, "length_ns"_a)
@@ -149,6 +167,7 @@ void bind_again(nb::module_& m) {
 
 NB_MODULE(_residency, m) {
   nb::set_leak_warnings(false); // rules that a module of Python keeps to its end are no leak
+  fikit::residency::bind_link(m); // the rules have one as a default
   fikit::residency::bind_epochs(m);
   fikit::residency::bind_budget(m);
   fikit::residency::bind_again(m);

@@ -18,7 +18,7 @@ struct PlanState {
   std::uint32_t refused = 0;
   std::uint64_t carried_out = 0;
   std::uint64_t skipped = 0;
-  std::uint64_t bytes_per_s = 0; // of its moves, as the device timed them; 0: not known
+  std::uint64_t bytes_per_s = 0; // of as many bytes in as out, as the device timed the moves; 0: not known
 };
 
 class PlanWords {

@@ -33,9 +33,10 @@ extern "C" {
  *      reports no copy and holds none.
  *   5  fills_ask and collective_names (the shim reads both). Older shims let fills pass, and know no names but their own.
  *   6  moves: what of the client's memory is to be on the GPU. Older shims move none, and their clients are not held for theirs.
- *   7  plans: which of it when, launch by launch (struct fikit_plan, in the same file behind the page). Older shims carry none out. */
+ *   7  plans: which of it when, launch by launch (struct fikit_plan, in the same file behind the page). Older shims carry none out.
+ *   8  moves_per_s: the link's rate of each direction. Older shims say one of both (bytes_per_s of struct fikit_plan) and leave these 0. */
 #define FIKIT_PROTOCOL_OLDEST 2u
-#define FIKIT_PROTOCOL_VERSION 7u
+#define FIKIT_PROTOCOL_VERSION 8u
 #define FIKIT_SINCE_RUNS 3u
 #define FIKIT_SINCE_COPIES 4u
 #define FIKIT_SINCE_FILLS 5u
@@ -293,7 +294,9 @@ struct fikit_page {
   struct fikit_moves moves; /* since version 6 */
   FIKIT_ATOMIC(uint64_t) most_movable_bytes; /* the most that moves.movable_bytes was lately, and when it last was: in stream order a program takes and gives */
   FIKIT_ATOMIC(int64_t) most_movable_ns;     /* back the memory of a whole pass between two looks at it. Since version 7; 0: by a client that does not say it */
-  uint8_t pad6[2560 - FIKIT_COLLECTIVES_BYTES - sizeof(struct fikit_moves) - 16];
+  FIKIT_ATOMIC(uint64_t) moves_per_s[FIKIT_COPY_DIRECTIONS]; /* bytes that a plan's moves take of the device per second, each move by itself, as its events say;
+                                                                [0] IN, [1] OUT. 0: too few were timed yet. Since version 8 */
+  uint8_t pad6[2560 - FIKIT_COLLECTIVES_BYTES - sizeof(struct fikit_moves) - 32];
 
   /* Written by the GPU, where the client could register this one page of memory with it. Mark number n (from 1) is word
    * n % FIKIT_MARKS, and reached once the word is n. A number is given out when the one FIKIT_MARKS before it was reached. */
@@ -340,7 +343,8 @@ struct fikit_plan {
   FIKIT_ATOMIC(uint64_t) carried_out;  /* moves and first uses handed to the driver, of all plans */
   FIKIT_ATOMIC(uint64_t) skipped;      /* moves that were due and were not: the place was gone, a capture was under way, nobody came by in time; first
                                           uses that the driver refused */
-  FIKIT_ATOMIC(uint64_t) bytes_per_s;  /* what its moves took of the device, each by itself, as its events say; 0: too few were timed yet */
+  FIKIT_ATOMIC(uint64_t) bytes_per_s;  /* of as many bytes in as out, moved one behind the other; 0: moves_per_s of the page is not known of both. A fikitd
+                                          before version 8 takes it for either direction's */
 
   struct fikit_plan_move moves[FIKIT_PLAN_MOVES]; /* in the order in which they begin; `after` never goes down. Behind them the first uses */
 };

@@ -68,8 +68,8 @@ class Gaps {
 
 class Planner {
  public:
-  Planner(const Sequence& sequence, std::int64_t chunk_ns, std::int64_t lead_ns, std::int64_t budget)
-      : sequence_(sequence), chunk_ns_(chunk_ns), lead_ns_(lead_ns), budget_(budget), lane_(sequence.total_ns()), gaps_(sequence),
+  Planner(const Sequence& sequence, const ChunkTimes& chunk, std::int64_t lead_ns, std::int64_t budget)
+      : sequence_(sequence), chunk_(chunk), lead_ns_(lead_ns), budget_(budget), lane_(sequence.total_ns()), gaps_(sequence),
         resident_(sequence.kernels(), 0) {
     for (Gap& gap : gaps_.all()) {
       // Everywhere, but while it is dead.
@@ -136,20 +136,20 @@ class Planner {
 
   // Out right after its last use, back as late as fits, away while `kernel` runs; nothing where the link has no time for that.
   void send_away(Gap& gap, std::size_t kernel) {
-    const auto out_ns = lane_.earliest(end_ns(gap.from), begin_ns(kernel), chunk_ns_);
+    const auto out_ns = lane_.earliest(end_ns(gap.from), begin_ns(kernel), chunk_.out_ns);
     if (!out_ns) return;
-    lane_.take(*out_ns, chunk_ns_);
-    const auto in_ns = lane_.latest(end_ns(kernel), begin_ns(gap.to) - lead_ns_, chunk_ns_);
+    lane_.take(*out_ns, chunk_.out_ns);
+    const auto in_ns = lane_.latest(end_ns(kernel), begin_ns(gap.to) - lead_ns_, chunk_.in_ns);
     if (!in_ns) {
-      lane_.give(*out_ns, chunk_ns_);
+      lane_.give(*out_ns, chunk_.out_ns);
       return;
     }
-    lane_.take(*in_ns, chunk_ns_);
+    lane_.take(*in_ns, chunk_.in_ns);
     gap.taken = true;
     gap.out_ns = *out_ns;
     gap.in_ns = *in_ns;
     for (std::size_t each = gap.from + 1; each < gap.to; ++each)
-      if (begin_ns(each) >= *out_ns + chunk_ns_ && end_ns(each) <= *in_ns) --resident_[each % resident_.size()];
+      if (begin_ns(each) >= *out_ns + chunk_.out_ns && end_ns(each) <= *in_ns) --resident_[each % resident_.size()];
   }
 
   // Behind the end of the last kernel that has ended by then.
@@ -169,7 +169,8 @@ class Planner {
   }
 
   const Sequence& sequence_;
-  std::int64_t chunk_ns_, lead_ns_, budget_;
+  ChunkTimes chunk_;
+  std::int64_t lead_ns_, budget_;
   Lane lane_;
   Gaps gaps_;
   std::vector<std::int64_t> resident_; // chunks, kernel by kernel
@@ -190,16 +191,17 @@ BudgetPlan plan(const Sequence& sequence, const Link& link, std::int64_t chunk_b
   if (sequence.total_ns() <= 0) throw std::invalid_argument("a sequence takes no time");
   if (chunk_bytes <= 0 || chunk_bytes > kMostChunkBytes || budget_bytes <= 0)
     throw std::invalid_argument("a chunk and a budget have bytes, a chunk 4 GiB at most");
-  if (!(std::isfinite(link.bytes_per_s) && link.bytes_per_s > 0) || link.lead_ns < 0)
-    throw std::invalid_argument("the link's rate must be positive, its lead not negative");
-  const double chunk_time = std::ceil(static_cast<double>(chunk_bytes) / link.bytes_per_s * 1e9);
-  const auto chunk_ns = static_cast<std::int64_t>(std::clamp(chunk_time, 1.0, kMostChunkNs));
+  if (!link.moves() || link.lead_ns < 0) throw std::invalid_argument("the link's rates must be positive, its lead not negative");
+  const auto chunk_ns = [&](bool in) {
+    return static_cast<std::int64_t>(std::clamp(std::ceil(link.ns(in, static_cast<double>(chunk_bytes))), 1.0, kMostChunkNs));
+  };
+  const ChunkTimes chunk{.in_ns = chunk_ns(true), .out_ns = chunk_ns(false)};
   const std::int64_t budget = budget_bytes / chunk_bytes;
 
   BudgetPlan found;
-  Planner greedy(sequence, chunk_ns, link.lead_ns, budget);
+  Planner greedy(sequence, chunk, link.lead_ns, budget);
   found.fits = greedy.run();
-  if (std::optional<Swept> swept; !found.fits && (swept = sweep(sequence, chunk_ns, budget))) {
+  if (std::optional<Swept> swept; !found.fits && (swept = sweep(sequence, chunk, budget))) {
     found.transfers = std::move(swept->transfers);
     found.peak_bytes = swept->peak * chunk_bytes;
     found.stretch = static_cast<double>(swept->total_ns - sequence.total_ns()) / static_cast<double>(sequence.total_ns());
@@ -214,7 +216,7 @@ BudgetPlan plan(const Sequence& sequence, const Link& link, std::int64_t chunk_b
 }
 
 std::int64_t peak_bytes(const Sequence& sequence, std::int64_t chunk_bytes) {
-  return Planner(sequence, 1, 0, 0).peak() * chunk_bytes;
+  return Planner(sequence, {.in_ns = 1, .out_ns = 1}, 0, 0).peak() * chunk_bytes;
 }
 
 std::int64_t least_bytes(const Sequence& sequence, std::int64_t chunk_bytes) { return most_touched(sequence) * chunk_bytes; }

@@ -7,14 +7,10 @@
 #include <span>
 #include <vector>
 
+#include "link.hpp"
 #include "sequence.hpp"
 
 namespace fikit::residency {
-
-struct Link {
-  double bytes_per_s = 24e9; // one direction at a time
-  std::int64_t lead_ns = 0;  // so much earlier than it is needed a chunk is back, in a plan without a stretch
-};
 
 // A copy of one chunk, in every iteration. It begins delay_ns after the end of a kernel (of the iteration before, where that is later in the
 // iteration than begin_ns).

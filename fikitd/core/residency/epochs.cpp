@@ -12,7 +12,7 @@ namespace {
 constexpr int kMostLooks = 10'000;
 
 void check(const EpochRules& rules, std::int64_t room_bytes, std::span<const Tenant> tenants) {
-  if (!(std::isfinite(rules.link_bytes_per_s) && rules.link_bytes_per_s > 0)) throw std::invalid_argument("the link's rate must be positive");
+  if (!rules.link.moves()) throw std::invalid_argument("the link's rates must be positive");
   if (!(rules.most_lost > 0 && rules.most_lost < 1)) throw std::invalid_argument("the share that moves may take is between 0 and 1");
   if (!(rules.hysteresis >= 0 && std::isfinite(rules.hysteresis))) throw std::invalid_argument("hysteresis must not be negative");
   if (rules.least_epoch_ns <= 0 || rules.patience_ns <= 0 || rules.max_wait_ns <= 0)
@@ -162,8 +162,8 @@ constexpr double kMost = 9e18; // of ns or bytes: not quite what an int64 holds
 
 std::int64_t rounded_up(double ns) { return static_cast<std::int64_t>(std::ceil(std::min(ns, kMost))); }
 
-std::int64_t swap_of(const EpochRules& rules, double bytes) {
-  return rounded_up(static_cast<double>(rules.beside_ns) + bytes / rules.link_bytes_per_s * 1e9);
+std::int64_t swap_of(const EpochRules& rules, double in_bytes, double out_bytes) {
+  return rounded_up(static_cast<double>(rules.beside_ns) + rules.link.ns(true, in_bytes) + rules.link.ns(false, out_bytes));
 }
 
 std::int64_t length_of(const EpochRules& rules, std::int64_t swap_ns) {
@@ -187,7 +187,7 @@ Epoch next_epoch(const EpochRules& rules, std::int64_t room_bytes, std::span<con
   Outs idle(epoch.runs, tenants, true), others(epoch.runs, tenants, false);
   std::vector<Move> ahead;
   const std::int64_t over_idle_bytes = idle.make(over_bytes, ahead);
-  double now_bytes = static_cast<double>(others.make(over_bytes - over_idle_bytes, epoch.moves));
+  double in_bytes = 0, out_bytes = static_cast<double>(others.make(over_bytes - over_idle_bytes, epoch.moves));
   for (std::size_t i = 0; i < tenants.size(); ++i) {
     std::int64_t missing = epoch.runs[i] ? std::max<std::int64_t>(tenants[i].bytes - tenants[i].resident_bytes, 0) : 0;
     if (missing > free_bytes) free_bytes += idle.make(missing - free_bytes, ahead);
@@ -197,18 +197,19 @@ Epoch next_epoch(const EpochRules& rules, std::int64_t room_bytes, std::span<con
       missing -= early;
     }
     if (missing == 0) continue;
-    now_bytes += static_cast<double>(others.make(missing, epoch.moves)) + static_cast<double>(missing);
+    out_bytes += static_cast<double>(others.make(missing, epoch.moves));
+    in_bytes += static_cast<double>(missing);
     epoch.moves.push_back({.tenant = i, .bytes = missing, .in = true, .ahead = false});
   }
   epoch.moves.insert(epoch.moves.begin(), ahead.begin(), ahead.end());
-  epoch.swap_ns = now_bytes > 0 ? swap_of(rules, now_bytes) : 0;
+  epoch.swap_ns = in_bytes + out_bytes > 0 ? swap_of(rules, in_bytes, out_bytes) : 0;
   epoch.length_ns = length_of(rules, epoch.swap_ns);
   return epoch;
 }
 
 std::int64_t longest_wait_ns(const EpochRules& rules, std::int64_t room_bytes, std::size_t tenants) {
   check(rules, room_bytes, {});
-  const std::int64_t swap_ns = swap_of(rules, 2 * static_cast<double>(room_bytes)); // all of it out, and as much in
+  const std::int64_t swap_ns = swap_of(rules, static_cast<double>(room_bytes), static_cast<double>(room_bytes)); // all of it out, and as much in
   const double turn_ns = static_cast<double>(swap_ns) + static_cast<double>(length_of(rules, swap_ns));
   // The epoch in which it becomes overdue, one for each that is overdue before it, and its own move.
   return rounded_up(static_cast<double>(rules.max_wait_ns) + static_cast<double>(tenants) * turn_ns + static_cast<double>(swap_ns));

@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "link.hpp"
+
 namespace fikit::residency {
 
 // A lower job, or one of its processes, as the choice sees it.
@@ -19,7 +21,7 @@ struct Tenant {
 };
 
 struct EpochRules {
-  double link_bytes_per_s = 24e9; // one direction at a time: both at once are slower on the GPUs that were measured
+  Link link;                      // one direction at a time: both at once gain nothing on the GPUs that were measured
   std::int64_t beside_ns = 0;     // of a change, beside what the link needs for its bytes: steps that are seen late, pieces that wait for copies
   double most_lost = 0.10;        // share of the time that changes may take: an epoch is so long
   double hysteresis = 0.10;       // a newcomer must be worth so much more than whoever makes room for it; it wears off in patience_ns

@@ -36,8 +36,8 @@ class Touches {
 
 class Player {
  public:
-  Player(const Sequence& sequence, std::int64_t chunk_ns, std::int64_t capacity)
-      : sequence_(sequence), touches_(sequence), chunk_ns_(chunk_ns), capacity_(capacity), chunks_(sequence.chunks()),
+  Player(const Sequence& sequence, const ChunkTimes& chunk, std::int64_t capacity)
+      : sequence_(sequence), touches_(sequence), chunk_(chunk), capacity_(capacity), chunks_(sequence.chunks()),
         slots_(sequence.kernels()) {
     // What begins to be used without content, and what stops, kernel by kernel: of a chunk that is freed at some time. Twice through, because the
     // first kernels find what the last ones left.
@@ -193,7 +193,7 @@ class Player {
 
   void start(Chunk chunk, bool in, std::int64_t at_ns) {
     flight_ = {.chunk = chunk, .in = in};
-    free_ns_ = at_ns + chunk_ns_;
+    free_ns_ = at_ns + (in ? chunk_.in_ns : chunk_.out_ns);
     const std::int64_t delay_ns = std::max<std::int64_t>(at_ns - ended_ns_, 0);
     found_.transfers.push_back({.chunk = chunk, .in = in, .kernel = ended_, .delay_ns = delay_ns, .begin_ns = at_ns - began_ns_});
     if (in) arrive(chunk);
@@ -223,7 +223,8 @@ class Player {
 
   const Sequence& sequence_;
   Touches touches_;
-  std::int64_t chunk_ns_, capacity_;
+  ChunkTimes chunk_;
+  std::int64_t capacity_;
   std::vector<State> chunks_;
   std::vector<Slots> slots_;
   std::priority_queue<Entry> last_;                                                    // of those there: needed last, first
@@ -236,10 +237,10 @@ class Player {
 
 } // namespace
 
-std::optional<Swept> sweep(const Sequence& sequence, std::int64_t chunk_ns, std::int64_t capacity) {
+std::optional<Swept> sweep(const Sequence& sequence, const ChunkTimes& chunk, std::int64_t capacity) {
   for (std::size_t kernel = 0; kernel < sequence.kernels(); ++kernel)
     if (std::cmp_greater(sequence.touched(kernel).size(), capacity)) return std::nullopt;
-  return Player(sequence, chunk_ns, capacity).play();
+  return Player(sequence, chunk, capacity).play();
 }
 
 } // namespace fikit::residency

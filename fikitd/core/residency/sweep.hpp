@@ -10,6 +10,11 @@
 
 namespace fikit::residency {
 
+// How long a chunk is on its way.
+struct ChunkTimes {
+  std::int64_t in_ns = 0, out_ns = 0;
+};
+
 struct Swept {
   std::vector<Transfer> transfers; // of one iteration; begin_ns with all waits before it
   std::int64_t total_ns = 0;       // an iteration with its waits
@@ -20,6 +25,6 @@ struct Swept {
 // Whenever the link is free, what is needed next comes in; for that, or for memory that begins to be used, what is needed last leaves, where that is
 // later (Belady's choice, made as early as the link allows). Nothing: a kernel alone needs more than `capacity` chunks, or it would take
 // years.
-std::optional<Swept> sweep(const Sequence& sequence, std::int64_t chunk_ns, std::int64_t capacity);
+std::optional<Swept> sweep(const Sequence& sequence, const ChunkTimes& chunk, std::int64_t capacity);
 
 } // namespace fikit::residency

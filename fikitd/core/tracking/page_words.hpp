@@ -70,6 +70,8 @@ class PageWords : public ClientPage {
     moves.failures = said.failures.load(std::memory_order_relaxed);
     moves.most_bytes = bounded(page_->most_movable_bytes);
     moves.most_at_ns = page_->most_movable_ns.load(std::memory_order_relaxed);
+    moves.in_per_s = bounded(page_->moves_per_s[0]);
+    moves.out_per_s = bounded(page_->moves_per_s[1]);
     return moves;
   }
   void set_marker_interval(std::uint32_t launches) { page_->marker_interval.store(launches, std::memory_order_relaxed); } // 0: no marks

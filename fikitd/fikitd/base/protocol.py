@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from fikitd.base.validation import printable
 
 OLDEST: Final = 2
-VERSION: Final = 7
+VERSION: Final = 8
 MEMORY_VERSION: Final = 2
 SOCKET_NAME: Final = "fikitd.sock"
 CONTROL_NAME: Final = "control.sock"

@@ -183,8 +183,10 @@ class MemoryPlans:
             return Program(job, number, bytes_, None)
         inside = member.dispatcher.iteration(number)
         state = member.dispatcher.plan_state(number)
-        link.said(self._clock_ns(), number, state["bytes_per_s"])
-        missed = int(member.dispatcher.moves(number)["missed_bytes"])
+        moves = member.dispatcher.moves(number)
+        of_both = state["bytes_per_s"]  # all that a shim before protocol 8 says
+        link.said(self._clock_ns(), number, moves["in_per_s"] or of_both, moves["out_per_s"] or of_both)
+        missed = int(moves["missed_bytes"])
         in_pass = None if inside is None or not bytes_ else InPass(*inside)
         return Program(job, number, bytes_, in_pass, state["refused"], missed, link.of(number))
 
@@ -252,9 +254,9 @@ class MemoryPlans:
         if job in self._gpus[member.client.place].several:
             whose = f"the memory of its process {member.client.peer.pid}"
         _log.info(
-            "job %s: %s has a plan: %.2f of %.2f GiB on the GPU, %d moves of %.2f GiB in each pass of %d launches over a link of %.1f GB/s, expected to lose %.1f %%",
+            "job %s: %s has a plan: %.2f of %.2f GiB on the GPU, %d moves of %.2f GiB in each pass of %d launches over a link of %.1f GB/s in and %.1f out, expected to lose %.1f %%",
             member.client.record.job, whose, planned.budget_bytes / GIB, planned.peak_bytes / GIB, planned.moves, planned.moved_bytes / GIB,
-            planned.launches, sent.link_bytes_per_s / 1e9, 100 * planned.stretch, extra={"uid": member.client.record.uid},
+            planned.launches, sent.link.in_bytes_per_s / 1e9, sent.link.out_bytes_per_s / 1e9, 100 * planned.stretch, extra={"uid": member.client.record.uid},
         )  # fmt: skip
 
     def _log_failure(self, member: _Member, error: Exception) -> None:
@@ -284,7 +286,7 @@ class MemoryPlans:
             )
             if packed:
                 arguments = {
-                    "link_bytes_per_s": ask.link_bytes_per_s,
+                    "link_bytes_per_s": [ask.link.in_bytes_per_s, ask.link.out_bytes_per_s],
                     "room_bytes": ask.room_bytes,
                     "budget_bytes": ask.budget_bytes,
                 }

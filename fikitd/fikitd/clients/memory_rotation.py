@@ -125,7 +125,7 @@ class MemoryRotation:
         total = self._total_bytes(members)
         moving = {each.client.number for processes in jobs.values() for each in processes}
         room = max(total - sum(_stays(each, each.client.number in moving, total) for each in members), 0)
-        link = self._links.setdefault(place, LinkRate(self._rules.link_bytes_per_s))
+        link = self._links.setdefault(place, LinkRate(self._rules.link))
         seen = self._plans.look(place, room, total, seen, link)
         away = self._take_turns(place, jobs, room, total, seen)
         turns = self._places.get(place)

@@ -1,4 +1,6 @@
-"""How fast the link between one GPU and the host's memory is, one direction at a time: for turns and for plans. Pure.
+"""How fast the link between one GPU and the host's memory is, in and out, one direction at a time: for turns and for plans. Pure.
+
+The two directions are learnt apart: on an H200 memory comes in by 48 GB/s and goes out by 14 (docs/memory.md).
 
 Two kinds of moves tell it. Those of a turn are timed by fikitd, which sees them reported as done. A job may report late, so the fastest job's count:
 one that is late cannot make fikitd wait for it ever longer. Those of a plan are timed by the device between two
@@ -17,11 +19,11 @@ from typing import Final
 
 from fikitd.gpus.residency import Link
 
-ASSUMED: Final[float] = Link().bytes_per_s
+ASSUMED: Final = Link()
 LEAST: Final = 1e9  # bytes per second, whatever reports say
 MOST: Final = 200e9
 OFF: Final = 1.5
-"""A plan that was made for a rate so many times as high, or as low, is made anew."""
+"""A plan that was made for a rate of either direction so many times as high, or as low, is made anew."""
 SMOOTHED: Final = 4
 STEADY_NS: Final = 10_000_000_000
 """So long a shim has to say another rate, off from the one that counts and not off from itself, before plans are made for it."""
@@ -45,50 +47,73 @@ class _Said:
 
 
 @dataclass
-class LinkRate:
-    """Of one GPU. assumed: bytes per second, until something has moved."""
-
-    assumed: float = ASSUMED
-    _moved: float | None = None
-    _by_job: dict[int, float] = field(default_factory=dict)  # of those whose memory has moved for a turn
-    _said: dict[int, _Said] = field(default_factory=dict)  # by client
+class _Direction:
+    assumed: float
+    believed: float | None = None
+    by_job: dict[int, float] = field(default_factory=dict)  # of those whose memory has moved for a turn
+    said: dict[int, _Said] = field(default_factory=dict)  # by client
 
     @property
     def bytes_per_s(self) -> float:
-        return self.assumed if self._moved is None else self._moved
+        return self.assumed if self.believed is None else self.believed
 
     def of(self, client: int) -> float:
-        """For plans of a client."""
-        said = self._said.get(client)
+        said = self.said.get(client)
         return self.bytes_per_s if said is None else said.rate
 
-    def moved(self, jobs: Iterable[int], bytes_: int, took_ns: int) -> None:
-        """So many bytes of these jobs, at least one, were moved for a turn, in so long, which is not 0."""
-        seen = _bounded(bytes_ / took_ns * 1e9)
+    def moved(self, jobs: Iterable[int], seen: float) -> None:
         for job in jobs:
-            before = self._by_job.get(job, seen)
-            self._by_job[job] = before + (seen - before) / SMOOTHED
-        self._moved = max(self._by_job.values())
+            before = self.by_job.get(job, seen)
+            self.by_job[job] = before + (seen - before) / SMOOTHED
+        self.believed = max(self.by_job.values())
+
+    def hears(self, now_ns: int, client: int, seen: float) -> None:
+        self.said.setdefault(client, _Said(seen)).hears(now_ns, seen)
+
+
+class LinkRate:
+    """Of one GPU."""
+
+    def __init__(self, assumed: Link = ASSUMED) -> None:
+        """assumed: until something has moved in that direction."""
+        self._in, self._out = _Direction(assumed.in_bytes_per_s), _Direction(assumed.out_bytes_per_s)
+
+    @property
+    def link(self) -> Link:
+        return Link(self._in.bytes_per_s, self._out.bytes_per_s)
+
+    def of(self, client: int) -> Link:
+        """For plans of a client."""
+        return Link(self._in.of(client), self._out.of(client))
+
+    def moved(self, jobs: Iterable[int], bytes_: int, took_ns: int, *, inward: bool) -> None:
+        """So many bytes of these jobs, at least one, were moved for a turn, in so long, which is not 0. inward: to the GPU."""
+        (self._in if inward else self._out).moved(jobs, _bounded(bytes_ / took_ns * 1e9))
 
     def keep_jobs(self, jobs: Container[int]) -> None:
         """No others than these take turns any more. What was believed holds on until something moves."""
-        self._by_job = {job: rate for job, rate in self._by_job.items() if job in jobs}
+        for way in (self._in, self._out):
+            way.by_job = {job: rate for job, rate in way.by_job.items() if job in jobs}
 
-    def said(self, now_ns: int, client: int, bytes_per_s: int) -> None:
-        """By the client's shim, of its plan's moves; 0: nothing yet. The first word counts at once."""
-        if not bytes_per_s:
-            return
-        seen = _bounded(bytes_per_s)
-        self._said.setdefault(client, _Said(seen)).hears(now_ns, seen)
+    def said(self, now_ns: int, client: int, in_bytes_per_s: int, out_bytes_per_s: int) -> None:
+        """By the client's shim, of its plan's moves; 0: nothing yet. The first word of a direction counts at once."""
+        for way, rate in ((self._in, in_bytes_per_s), (self._out, out_bytes_per_s)):
+            if rate:
+                way.hears(now_ns, client, _bounded(rate))
 
     def keep(self, clients: Container[int]) -> None:
         """Of no others than these anything was said."""
-        self._said = {client: said for client, said in self._said.items() if client in clients}
+        for way in (self._in, self._out):
+            way.said = {client: said for client, said in way.said.items() if client in clients}
 
 
 def is_off(made_for: float, now: float) -> bool:
-    """A plan that was made for that rate is made anew."""
     return not made_for / OFF < now < made_for * OFF
+
+
+def is_another(made_for: Link, now: Link) -> bool:
+    """A plan that was made for that link is made anew."""
+    return is_off(made_for.in_bytes_per_s, now.in_bytes_per_s) or is_off(made_for.out_bytes_per_s, now.out_bytes_per_s)
 
 
 def _bounded(bytes_per_s: float) -> float:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from fikitd.gpus.link_rate import ASSUMED, is_off
+from fikitd.gpus.link_rate import is_another
 from fikitd.gpus.memory_division import Option, divide, shares
 from fikitd.gpus.memory_outline import MOST_POINTS, Outline, Planned, Point
-from fikitd.gpus.residency import Again, plan_again
+from fikitd.gpus.residency import Again, Link, plan_again
 
 MOST_LOST: Final = 0.10  # of a job's work, by its plan, where it shares the room with others
 MOVING_COSTS: Final = 0.01
@@ -49,7 +49,7 @@ class InPass(NamedTuple):
 @dataclass(frozen=True)
 class Program:
     """A process of a job on the GPU. inside: None, too, where its shim carries no plan out. refused, missed_bytes: by its shim, in all.
-    link_bytes_per_s: for its plans."""
+    link: for its plans."""
 
     job: int
     client: int
@@ -57,7 +57,7 @@ class Program:
     inside: InPass | None
     refused: int = 0
     missed_bytes: int = 0
-    link_bytes_per_s: float = ASSUMED
+    link: Link = field(default_factory=Link)
 
 
 class Ask(NamedTuple):
@@ -67,7 +67,7 @@ class Ask(NamedTuple):
     path: str
     room_bytes: int
     budget_bytes: int | None
-    link_bytes_per_s: float
+    link: Link
 
 
 class Send(NamedTuple):
@@ -75,7 +75,7 @@ class Send(NamedTuple):
     planned: Planned
     moves: bytes
     first_launch: int
-    link_bytes_per_s: float
+    link: Link
 
 
 class Renew(NamedTuple):
@@ -136,7 +136,7 @@ class _Known:
     outline: Outline | None = None
     enough: int | None = None  # the smallest budget by which it loses little, and less than it has
     room_bytes: int = 0  # for which it was made
-    link_bytes_per_s: float = ASSUMED  # and for which
+    link: Link = field(default_factory=Link)  # and for which
     made: dict[int, tuple[Planned, bytes]] = field(default_factory=dict)  # by budget, of the outline's path
     asked: Ask | None = None  # under way
     sent: _Sent | None = None
@@ -297,7 +297,7 @@ class MemoryBudgets:
         if outline is None:
             keeps = _keeps(known)
             return [(Point(keeps, 0.0, 0), Option(keeps, 0.0))]
-        link_bytes = known.link_bytes_per_s * outline.length_ns / 1e9  # that it moves meanwhile
+        link_bytes = known.link.both_bytes_per_s * outline.length_ns / 1e9  # that it moves meanwhile
         found = [
             (
                 point,
@@ -318,7 +318,7 @@ class MemoryBudgets:
         outline = known.outline
         if outline is None or outline.path != inside.path:  # the plan that it has holds until there is another one
             return self._ask(now_ns, program, inside, known, None) + self._renew(now_ns, program.client, inside, known)
-        is_old = known.room_bytes != known.share_bytes or is_off(known.link_bytes_per_s, program.link_bytes_per_s)
+        is_old = known.room_bytes != known.share_bytes or is_another(known.link, program.link)
         asks = self._ask(now_ns, program, inside, known, None) if is_old and now_ns >= known.old.until_ns else []
         if asks:
             known.old.begin(now_ns)
@@ -344,7 +344,7 @@ class MemoryBudgets:
     def _ask(self, now_ns: int, program: Program, inside: InPass, known: _Known, budget: int | None) -> list[Action]:
         if known.asked is not None or now_ns < known.wait.until_ns:
             return []
-        link = known.link_bytes_per_s if budget else program.link_bytes_per_s  # a plan is made for the outline's
+        link = known.link if budget else program.link  # a plan is made for the outline's
         known.asked = Ask(program.client, inside.path, known.share_bytes, budget, link)
         return [known.asked]
 
@@ -366,7 +366,7 @@ class MemoryBudgets:
             program.missed_bytes,
             expected_ns=expected_ns,
         )
-        return [Send(program.client, *made, inside.first_launch, known.link_bytes_per_s)]
+        return [Send(program.client, *made, inside.first_launch, known.link)]
 
     @staticmethod
     def _renew(now_ns: int, client: int, inside: InPass, known: _Known) -> list[Action]:
@@ -438,9 +438,9 @@ class MemoryBudgets:
         if outline.looked_at < LOOKED_AT:
             known.wait.begin(now_ns, LOOK_NS)
             return False
-        if known.path != outline.path or known.link_bytes_per_s != ask.link_bytes_per_s:
+        if known.path != outline.path or known.link != ask.link:
             known.made, known.path, known.usual_ns = {}, outline.path, 0
-        known.outline, known.room_bytes, known.link_bytes_per_s = outline, ask.room_bytes, ask.link_bytes_per_s
+        known.outline, known.room_bytes, known.link = outline, ask.room_bytes, ask.link
         return True
 
     def made(self, now_ns: int, ask: Ask, planned: Planned | None, moves: bytes) -> bool:

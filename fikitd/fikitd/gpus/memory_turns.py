@@ -273,7 +273,7 @@ class MemoryTurns:
         self._jobs = sorted(here)
         self._learn(now_ns, here)
         rules = EpochRules(
-            link_bytes_per_s=self.link.bytes_per_s, beside_ns=self.beside_ns, most_lost=self.rules.most_lost, hysteresis=self.rules.hysteresis,
+            link=self.link.link, beside_ns=self.beside_ns, most_lost=self.rules.most_lost, hysteresis=self.rules.hysteresis,
             least_epoch_ns=self.rules.least_epoch_ns, patience_ns=self.rules.patience_ns, max_wait_ns=self.rules.max_wait_ns,
         )  # fmt: skip
         tenants = [self._tenant(here[job], room_bytes, now_ns) for job in self._jobs]
@@ -298,7 +298,9 @@ class MemoryTurns:
 
     def _begin(self, step: Step, now_ns: int, moved_bytes: int) -> None:
         self.step, self._began_ns, self._awaited = step, now_ns, {}
-        takes_ns = int(2e9 * moved_bytes / self.link.bytes_per_s) + GRACE_NS if moved_bytes else 0
+        link, inward = self.link.link, step in {Step.AHEAD, Step.IN}
+        rate = link.in_bytes_per_s if inward else link.out_bytes_per_s
+        takes_ns = int(2e9 * moved_bytes / rate) + GRACE_NS if moved_bytes else 0
         self._until_ns = now_ns + (STOP_NS if step is Step.STOP else takes_ns)
 
     def _step_on(self, now_ns: int, room_bytes: int, here: dict[int, Seen]) -> list[Want]:
@@ -315,10 +317,10 @@ class MemoryTurns:
                 case Step.STOP:
                     wants = self._out(now_ns, here)
                 case Step.OUT:
-                    self._measure(now_ns, here, self._bytes(inward=False))
+                    self._measure(now_ns, here, inward=False)
                     wants = self._in(now_ns, here)
                 case _:
-                    self._measure(now_ns, here, self._bytes(inward=True))
+                    self._measure(now_ns, here, inward=True)
                     self._arrive(now_ns, here)
                     break
         return wants
@@ -475,13 +477,13 @@ class MemoryTurns:
         wants = (want for job in self.running for want in self._towards(here[job], ALL))
         return [want for want in wants if self._goals.get(want.client, ALL) < want.goal_bytes]
 
-    def _measure(self, now_ns: int, here: dict[int, Seen], moved_bytes: int) -> None:
+    def _measure(self, now_ns: int, here: dict[int, Seen], *, inward: bool) -> None:
         """The link's rate, by a step that moved something and ended by itself."""
-        took_ns = now_ns - self._began_ns
+        took_ns, moved_bytes = now_ns - self._began_ns, self._bytes(inward=inward)
         movers = [job.job for job in here.values() if any(each.client in self._awaited for each in job.processes)]
         if movers and moved_bytes and took_ns > 0 and now_ns < self._until_ns:
             self._steps_ns += took_ns
-            self.link.moved(movers, moved_bytes, took_ns)
+            self.link.moved(movers, moved_bytes, took_ns, inward=inward)
 
     def _learn_beside(self, lost_ns: int) -> None:
         """What a change took beside those steps."""

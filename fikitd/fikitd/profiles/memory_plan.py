@@ -222,9 +222,9 @@ def _steady(of: Iteration, link: Link, budget_bytes: int, goes_on: Callable[[], 
     for times in (1, *FASTER):
         if times > 1 and not goes_on():
             break
-        made = plan(of.sequence, Link(times * link.bytes_per_s), of.piece_bytes, budget_bytes)
+        made = plan(of.sequence, link.times(times), of.piece_bytes, budget_bytes)
         if made.fits and made.steady:
-            moving_ns = made.moved_bytes / link.bytes_per_s * 1e9
+            moving_ns = made.moved_bytes / link.both_bytes_per_s * 1e9  # a steady plan brings what it sends away
             return Steady(made, made.stretch if times == 1 else max(made.stretch, moving_ns / of.length_ns - 1))
     return None
 
@@ -379,7 +379,7 @@ def _early(of: Iteration, link: Link, budget_bytes: int, made: BudgetPlan, goes_
     for part in SLOWER if made.transfers else ():
         if not goes_on():
             break
-        found = plan(of.sequence, Link(link.bytes_per_s / part), of.piece_bytes, budget_bytes)
+        found = plan(of.sequence, link.times(1 / part), of.piece_bytes, budget_bytes)
         if found.fits and found.steady and found.stretch == 0 and found.moved_bytes <= MOVES_MORE * made.moved_bytes:
             return found
     return made

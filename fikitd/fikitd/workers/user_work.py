@@ -109,7 +109,7 @@ def _plan_memory(arguments: dict[str, Any], chunks: Iterator[bytes], _descriptor
     accesses = profile_accesses.checked(rhythm.get("accesses"))
     if accesses is None or not accesses["iterations"]:
         return None, ()
-    link = Link(arguments["link_bytes_per_s"])
+    link = Link(*arguments["link_bytes_per_s"])
     budget_bytes = arguments["budget_bytes"]
     enough_s = time.process_time() + PLAN_CPU_S
 

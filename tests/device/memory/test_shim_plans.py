@@ -63,14 +63,18 @@ def test_a_cycle_through_more_memory_than_there_is_meets_no_fault(
     assert right(run)
 
 
-@pytest.mark.parametrize("gbps", [2, 20])
-def test_what_moves_take_is_timed_by_the_device(start: Start, allowed: Daemon, gbps: int) -> None:
-    run, page = ready(start, allowed, gpu=f"[copy]\nh2d_gbps = {gbps}\nd2h_gbps = {gbps}\n")
+@pytest.mark.parametrize(("inward", "out"), [(2, 6), (20, 4)])
+def test_what_moves_take_is_timed_by_the_device_in_each_direction(
+    start: Start, allowed: Daemon, inward: int, out: int
+) -> None:
+    run, page = ready(start, allowed, gpu=f"[copy]\nh2d_gbps = {inward}\nd2h_gbps = {out}\n")
     planned(page, cycle())
     rounds(run, 1)
-    assert page.u64("plan.bytes_per_s") == 0
-    rounds(run, 16)  # the first moves meet page faults
-    assert page.u64("plan.bytes_per_s") == pytest.approx(gbps * 1e9, rel=0.3)
+    assert (page.u64("moves_per_s", 0), page.u64("moves_per_s", 1), page.u64("plan.bytes_per_s")) == (0, 0, 0)
+    rounds(run, 40)  # the first moves meet page faults
+    assert page.u64("moves_per_s", 0) == pytest.approx(inward * 1e9, rel=0.3)
+    assert page.u64("moves_per_s", 1) == pytest.approx(out * 1e9, rel=0.3)
+    assert page.u64("plan.bytes_per_s") == pytest.approx(2e9 / (1 / inward + 1 / out), rel=0.3)
 
 
 def test_a_plan_is_noticed_where_a_launch_is_timed_too(start: Start, daemon: Callable[..., Daemon]) -> None:
@@ -116,7 +120,7 @@ def test_a_host_that_is_a_whole_pass_ahead_leaves_no_move_out(start: Start, allo
     rounds(run, 3)
     assert page.planned()["taken"] == 1
     assert page.planned()["skipped"] == 0
-    rounds(run, 3)
+    rounds(run, 12)
     assert page.u64("plan.bytes_per_s") == pytest.approx(20e9, rel=0.3), "four moves of a pass, once it is over"
     assert right(run)
 

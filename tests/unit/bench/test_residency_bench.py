@@ -74,7 +74,7 @@ def test_a_miss_costs_its_batches_of_faults_and_both_copies() -> None:
     outcome = Machine(program, 1, link, NoRule()).run(3)
     assert outcome.missed_bytes == 2 * CHUNK
     assert outcome.moved_bytes == 4 * CHUNK
-    assert outcome.total_ns == 2 * (1000 + BATCHES_OF_CHUNK * 50_000 + 2 * link.chunk_ns)
+    assert outcome.total_ns == 2 * (1000 + BATCHES_OF_CHUNK * 50_000 + link.round_trip_ns)
 
 
 def test_what_was_announced_costs_no_fault() -> None:
@@ -83,7 +83,7 @@ def test_what_was_announced_costs_no_fault() -> None:
     rule = Transfers([(0, 0, 0, False), (0, 0, 1, True), (1, 0, 1, False), (1, 0, 0, True)])
     outcome = Machine(program, 1, link, rule).run(3)
     assert outcome.missed_bytes == 0
-    assert outcome.total_ns == pytest.approx(2 * (1000 + 2 * link.chunk_ns), abs=2000)
+    assert outcome.total_ns == pytest.approx(2 * (1000 + link.round_trip_ns), abs=2000)
 
 
 @pytest.mark.parametrize("name", ["ResNet50", "VGG16"])
@@ -114,7 +114,7 @@ def test_a_plan_is_as_good_as_the_oracle_and_far_better_than_faults(share: float
 
 def test_vdnn_and_capuchin_save_memory_and_cost_time() -> None:
     case = case_of("ResNet50", 4, "known lifetimes", RATES)
-    for rule in (vdnn(case.program), capuchin(case.program, int(case.peak * 0.8), case.link.chunk_ns)):
+    for rule in (vdnn(case.program), capuchin(case.program, int(case.peak * 0.8), case.link.round_trip_ns // 2)):
         msr, eor = case.figures(case.by(rule))
         assert msr > 0.1
         assert eor > 0
@@ -181,19 +181,19 @@ def test_with_vdnn_the_second_kernel_waits_until_what_the_first_read_has_left() 
     transfers = [(0, 0, 0, False), (2, 0, 0, True)]
     waits, goes_on = (Machine(program, 2, Link(), Transfers(transfers, waits=each)).run(3) for each in (True, False))
     assert goes_on.total_ns == program.total_ns
-    assert waits.total_ns == program.total_ns + Link().chunk_ns - 1000
+    assert waits.total_ns == program.total_ns + Link().chunk_ns(True) - 1000
 
 
 def test_a_piece_of_a_move_ends_before_the_high_job_copies() -> None:
     """A link so slow that a whole piece takes longer than the high job is away from it."""
-    slow = Setting(gpu_bytes=4 << 30, length_ns=20 * S, step_ns=100 * MS, link_bytes_per_s=1e9, jitter=0.0)
+    slow = Setting(gpu_bytes=4 << 30, length_ns=20 * S, step_ns=100 * MS, link=Link(1e9, 1e9), jitter=0.0)
     assert Gpu(slow, Epochs(SHORT)).run().jct == pytest.approx(1, abs=1e-6)
 
 
 def test_paging_works_for_the_part_of_the_idle_time_that_misses_leave() -> None:
     setting = Setting(gpu_bytes=4 << 30, length_ns=20 * S, step_ns=100 * MS, jitter=0.0)
     missed = setting.chunks / setting.kernels
-    kernel_ns = setting.kernel_ns + missed * (BATCHES_OF_CHUNK * setting.batch_ns + 2 * setting.chunk_ns)
+    kernel_ns = setting.kernel_ns + missed * (BATCHES_OF_CHUNK * setting.batch_ns + setting.link.round_trip_ns)
     idle = setting.host_ns / (setting.copy_ns + setting.work_ns + setting.host_ns)
     worked = sum(Gpu(setting, Paging()).run().worked_ns)
     assert worked == pytest.approx(setting.length_ns * idle * setting.kernel_ns / kernel_ns, rel=0.15)

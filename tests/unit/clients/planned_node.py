@@ -33,7 +33,9 @@ class FakeDispatcher:
     missed_bytes: int = 0
     most_bytes: int = 0  # that it lately had, and when
     most_at_ns: int = -1
-    bytes_per_s: int = 0  # of its moves
+    bytes_per_s: int = 0  # of its moves in both directions, by a shim before protocol 8
+    in_per_s: int = 0
+    out_per_s: int = 0
     takes: bool = True
     told: list[tuple[Any, ...]] = field(default_factory=list)
     inside: bool = True
@@ -47,7 +49,10 @@ class FakeDispatcher:
         return {"refused": self.refused, "skipped": self.skipped, "bytes_per_s": self.bytes_per_s}
 
     def moves(self, client: int) -> dict[str, int]:
-        return {"missed_bytes": self.missed_bytes, "most_bytes": self.most_bytes, "most_at_ns": self.most_at_ns}
+        return {
+            "missed_bytes": self.missed_bytes, "most_bytes": self.most_bytes, "most_at_ns": self.most_at_ns, "in_per_s": self.in_per_s,
+            "out_per_s": self.out_per_s,
+        }  # fmt: skip
 
     def packed_accesses(self, client: int, limit: int) -> bytes:
         if self.gone:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fikitd.clients.memory_plans import BURST_NS, SHARE
 from fikitd.gpus.memory_budgets import VALID_NS
+from fikitd.gpus.residency import Link
 from fikitd.workers.pool import Rights, WorkFailed
 from planned_node import GIB, OUTLINE, PATH, PLANNED, FakeDispatcher, Node, S, in_a_loop
 
@@ -26,7 +27,7 @@ def node() -> Node:
 async def test_a_plan_is_made_with_the_users_rights_and_sent(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "fikitd")
     told = await node.looks(5)
-    link = {"link_bytes_per_s": 24e9, "room_bytes": 6 * GIB + 3 * GIB // 4}
+    link = {"link_bytes_per_s": [24e9, 24e9], "room_bytes": 6 * GIB + 3 * GIB // 4}
     assert node.asked == [
         (Rights(1000, 100), "plan_memory", {**link, "budget_bytes": None}, [b"accesses"]),
         (Rights(1000, 100), "plan_memory", {**link, "budget_bytes": 6 * GIB}, [b"accesses"]),
@@ -38,7 +39,7 @@ async def test_a_plan_is_made_with_the_users_rights_and_sent(node: Node, caplog:
     assert node.plans.busy
     assert node.enough == [6 * GIB]
     assert caplog.messages == [
-        "job 12: its memory has a plan: 6.00 of 8.00 GiB on the GPU, 3 moves of 4.00 GiB in each pass of 50 launches over a link of 24.0 GB/s, expected to lose 5.0 %"
+        "job 12: its memory has a plan: 6.00 of 8.00 GiB on the GPU, 3 moves of 4.00 GiB in each pass of 50 launches over a link of 24.0 GB/s in and 24.0 out, expected to lose 5.0 %"
     ]
 
 
@@ -85,9 +86,19 @@ async def test_what_its_shim_says_of_the_link_is_what_its_plan_is_made_for(
     await node.looks(5)
     node.dispatcher.bytes_per_s = 2 * S
     await node.looks(5)
-    assert [arguments["link_bytes_per_s"] for _, _, arguments, _ in node.asked] == [24e9, 24e9, 2e9, 2e9]
-    assert "over a link of 2.0 GB/s" in caplog.messages[-1]
-    assert node.link.bytes_per_s == 24e9, "turns and other jobs do not go by it"
+    node.dispatcher.in_per_s, node.dispatcher.out_per_s = 48 * S, 14 * S
+    await node.looks(300)
+    rates = [[24e9, 24e9], [2e9, 2e9], [48e9, 14e9]]
+    assert [arguments["link_bytes_per_s"] for _, _, arguments, _ in node.asked] == [
+        each for each in rates for _ in range(2)
+    ]
+    said = [line for line in caplog.messages if "over a link of" in line]
+    assert [
+        "24.0 GB/s in and 24.0 out" in said[0],
+        "2.0 GB/s in and 2.0 out" in said[1],
+        "48.0 GB/s in and 14.0 out" in said[2],
+    ] == [True] * 3
+    assert node.link.link == Link(), "turns and other jobs do not go by it"
 
 
 @in_a_loop

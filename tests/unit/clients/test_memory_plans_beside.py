@@ -8,6 +8,7 @@ import logging
 import pytest
 from fikitd.clients.memory_plans import BURST_NS
 from fikitd.gpus.memory_turns import Process, Seen
+from fikitd.gpus.residency import Link
 from planned_node import GIB, Node, S, in_a_loop
 
 
@@ -169,9 +170,9 @@ async def test_a_job_that_comes_to_have_very_many_processes_is_said_to_have_no_p
 async def test_what_a_shim_has_said_of_the_link_is_forgotten_with_it(node: Node) -> None:
     node.dispatcher.bytes_per_s = 2 * S
     await node.looks(3)
-    assert node.link.of(3) == 2e9
+    assert node.link.of(3) == Link(2e9)
     await node.look(first=4, job=13)
-    assert node.link.of(3) == 24e9
+    assert node.link.of(3) == Link()
 
 
 @pytest.mark.parametrize("what", ["refused", "missed_bytes"])

@@ -40,6 +40,7 @@ PAGE = {
     5: {"fills_ask": (100, 4), "collective_names": (165376, 2048)},
     6: {"moves": (167424, 128)},
     7: {"most_movable_bytes": (167552, 8), "most_movable_ns": (167560, 8)},
+    8: {"moves_per_s": (167568, 16)},
 }  # fmt: skip
 PAGE_BYTES = 172032
 # Behind the page, since version 7.
@@ -95,7 +96,7 @@ def test_a_word_that_is_added_was_padding_before() -> None:
 
 @pytest.mark.parametrize(
     ("oldest", "newest", "agreed"),
-    [(2, 2, 2), (2, 3, 3), (3, 3, 3), (2, 4, 4), (2, 65535, 7), (1, 1, None), (1, 2, 2), (8, 8, None), (3, 2, None)],
+    [(2, 2, 2), (2, 3, 3), (3, 3, 3), (2, 4, 4), (2, 65535, 8), (1, 1, None), (1, 2, 2), (9, 9, None), (3, 2, None)],
 )
 def test_the_newest_version_that_both_know_is_agreed_upon(oldest: int, newest: int, agreed: int | None) -> None:
     assert Hello(oldest, newest, Device("", "", 0)).version == agreed
@@ -155,14 +156,14 @@ def test_a_new_shim_is_served_in_the_new_version_beside_it(daemon: Daemon, page_
 
 
 @pytest.mark.parametrize(
-    ("version", "newest", "said"), [(1, 0, "1"), (protocol.VERSION + 1, 9, f"{protocol.VERSION + 1} to 9")]
+    ("version", "newest", "said"), [(1, 0, "1"), (protocol.VERSION + 1, 10, f"{protocol.VERSION + 1} to 10")]
 )
 def test_a_shim_without_a_common_version_is_refused(daemon: Daemon, version: int, newest: int, said: str) -> None:
     daemon.job()
     client = FakeClient(daemon.run_dir)
     client.send(fakes.hello(version=version, newest=newest))
     assert client.refusal() == (
-        f"the shim speaks protocol {said} and fikitd 2 to 7; install the same fikit for jobs and daemon"
+        f"the shim speaks protocol {said} and fikitd 2 to 8; install the same fikit for jobs and daemon"
     )
 
 

@@ -29,9 +29,10 @@ def test_what_a_client_says_of_its_moves_is_in_its_figures() -> None:
         said.movable_bytes, said.resident_bytes, said.in_bytes, said.out_bytes = 10, 7, 5, 4
         said.missed_bytes, said.moving_ns, said.turns, said.failures, said.reached = 3, 2, 9, 8, goal
         client.page.most_movable_bytes, client.page.most_movable_ns = 12, 11
+        client.page.moves_per_s[:] = 14, 13
         told = {
             "goal": goal, "reached": goal, "movable_bytes": 10, "resident_bytes": 7, "in_bytes": 5, "out_bytes": 4, "missed_bytes": 3,
-            "moving_ns": 2, "turns": 9, "failures": 8, "most_bytes": 12, "most_at_ns": 11,
+            "moving_ns": 2, "turns": 9, "failures": 8, "most_bytes": 12, "most_at_ns": 11, "in_per_s": 14, "out_per_s": 13,
         }  # fmt: skip
         assert running.moves(1) == told
         assert running.stats(1)["moves"] == told
@@ -52,8 +53,18 @@ def test_a_liars_figures_are_cut_and_never_more_resident_than_there_is() -> None
         ):
             setattr(said, name, ALL)
         client.page.most_movable_bytes = ALL
+        client.page.moves_per_s[:] = ALL, ALL
         found = running.moves(1)
-        counts = ("movable_bytes", "in_bytes", "out_bytes", "missed_bytes", "moving_ns", "most_bytes")
+        counts = (
+            "movable_bytes",
+            "in_bytes",
+            "out_bytes",
+            "missed_bytes",
+            "moving_ns",
+            "most_bytes",
+            "in_per_s",
+            "out_per_s",
+        )
         assert {found[name] for name in counts} == {MOST}
         said.movable_bytes = 5
         assert running.moves(1)["resident_bytes"] == 5

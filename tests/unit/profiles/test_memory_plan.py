@@ -32,7 +32,7 @@ from hypothesis import strategies as st
 MS = 1_000_000
 PAGES = CHUNK_BYTES // 4096
 LAYERS = 10
-LINK = Link(bytes_per_s=8 * CHUNK_BYTES / (MS / 1e9))  # eight chunks in the time of a kernel
+LINK = Link(8 * CHUNK_BYTES / (MS / 1e9))  # eight chunks in the time of a kernel
 
 
 class Net:
@@ -268,7 +268,7 @@ def test_over_a_link_so_slow_that_no_pass_is_like_the_next_the_row_for_a_faster_
     found = planned(accesses, slow, budget)
     assert found is not None
     said, moves = found
-    takes_s = said.moved_bytes / slow.bytes_per_s
+    takes_s = said.moved_bytes / slow.both_bytes_per_s
     assert said.stretch == pytest.approx(takes_s / (said.length_ns / 1e9) - 1), "the link is all that it waits for"
     assert said.stretch > 0.3
     replay(of, [WireMove(*move) for move in PLAN_MOVE.iter_unpack(moves)], budget, choose=lambda: True)
@@ -340,7 +340,7 @@ def test_much_memory_is_planned_in_larger_pieces(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_comes_back_is_there_for_a_slower_link_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    accesses, fast, budget = Net(chunks=16).run(12), Link(4 * LINK.bytes_per_s), 144 * CHUNK_BYTES
+    accesses, fast, budget = Net(chunks=16).run(12), LINK.times(4), 144 * CHUNK_BYTES
     early = planned(accesses, fast, budget)
     monkeypatch.setattr(memory_plan, "SLOWER", ())
     late = planned(accesses, fast, budget)
@@ -377,7 +377,7 @@ def test_points_say_what_each_budget_costs() -> None:
     assert [point.budget_bytes for point in found] == sorted(point.budget_bytes for point in found)
     assert found[-1] == (of.peak_bytes, 0.0, 0)
     assert all(point.moved_bytes > 0 for point in found[:-1])
-    slow = points(of, Link(bytes_per_s=LINK.bytes_per_s / 50))
+    slow = points(of, LINK.times(1 / 50))
     assert slow[0].stretch > found[0].stretch
 
 

@@ -38,7 +38,7 @@ def pack(said: dict[str, Any] | None) -> bytes:
 
 def work(said: dict[str, Any] | None, budget_bytes: int | None, room_bytes: int = 0) -> tuple[Any, bytes]:
     packed = pack(said)
-    arguments = {"link_bytes_per_s": 24e9, "room_bytes": room_bytes, "budget_bytes": budget_bytes}
+    arguments = {"link_bytes_per_s": [24e9, 24e9], "room_bytes": room_bytes, "budget_bytes": budget_bytes}
     result, answer = user_work.do("plan_memory", arguments, iter([packed] if packed else []), [])
     return json.loads(json.dumps(result)), b"".join(answer)
 
@@ -77,7 +77,7 @@ def test_whatever_a_program_says_of_its_accesses_is_a_plan_or_an_error(seed: int
     for _ in range(random.randint(1, 4)):
         packed[random.randrange(len(packed))] = random.randrange(256)
     for budget in (None, 8 * CHUNK):
-        arguments = {"link_bytes_per_s": 24e9, "room_bytes": 8 * CHUNK, "budget_bytes": budget}
+        arguments = {"link_bytes_per_s": [24e9, 24e9], "room_bytes": 8 * CHUNK, "budget_bytes": budget}
         try:
             said, answer = user_work.do("plan_memory", arguments, iter([bytes(packed)]), [])
         except ValueError:

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 from fikitd.gpus.link_rate import ASSUMED, STEADY_NS, LinkRate, is_off
+from fikitd.gpus.residency import Link
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,56 +15,74 @@ S = 1_000_000_000
 
 def test_a_shims_word_counts_in_its_own_plan_and_what_turns_moved_for_all_others() -> None:
     link = LinkRate()
-    assert (link.bytes_per_s, link.of(1)) == (ASSUMED, ASSUMED)
-    link.said(0, 1, 2 * S)
-    link.said(0, 2, 0)
-    assert link.of(1) == 2e9
-    assert link.bytes_per_s == link.of(2) == ASSUMED, "nobody's word moves others"
-    link.moved([5], 50 * S, S)
-    assert link.bytes_per_s == link.of(2) == 50e9
-    link.moved([5], 10 * S, S)
-    assert link.bytes_per_s == 40e9
-    assert link.of(1) == 2e9, "its own plan is made by its own word"
+    assert (link.link, link.of(1)) == (ASSUMED, ASSUMED)
+    link.said(0, 1, 2 * S, 2 * S)
+    link.said(0, 2, 0, 0)
+    assert link.of(1) == Link(2e9)
+    assert link.link == link.of(2) == ASSUMED, "nobody's word moves others"
+    link.moved([5], 50 * S, S, inward=True)
+    assert link.link == link.of(2) == Link(50e9, 24e9)
+    link.moved([5], 10 * S, S, inward=True)
+    assert link.link == Link(40e9, 24e9)
+    assert link.of(1) == Link(2e9), "its own plan is made by its own word"
 
 
-def test_of_turns_the_fastest_jobs_moves_count() -> None:
+def test_each_direction_is_learnt_by_itself() -> None:
     link = LinkRate()
-    link.moved([5, 6], 20 * S, S)
+    link.moved([5], 14 * S, S, inward=False)
+    link.said(0, 1, 48 * S, 0)
+    assert link.link == Link(24e9, 14e9)
+    assert link.of(1) == Link(48e9, 14e9)
+    link.said(0, 1, 48 * S, 9 * S)
+    assert link.of(1) == Link(48e9, 9e9), "its first word of this direction"
+    for second in range(12):
+        link.said(second * S, 1, 48 * S, 4 * S)
+    assert link.of(1) == Link(48e9, 4e9)
+
+
+@pytest.mark.parametrize("inward", [True, False])
+def test_of_turns_the_fastest_jobs_moves_count(inward: bool) -> None:
+    link = LinkRate()
+
+    def believed() -> float:
+        return link.link.in_bytes_per_s if inward else link.link.out_bytes_per_s
+
+    link.moved([5, 6], 20 * S, S, inward=inward)
     for _ in range(20):
-        link.moved([6], 2 * S, S)
-    assert link.bytes_per_s == 20e9, "one that reports late makes the link no slower"
-    link.moved([5], 40 * S, S)
-    assert link.bytes_per_s == 25e9
+        link.moved([6], 2 * S, S, inward=inward)
+    assert believed() == 20e9, "one that reports late makes the link no slower"
+    link.moved([5], 40 * S, S, inward=inward)
+    assert believed() == 25e9
     link.keep_jobs({6})
-    assert link.bytes_per_s == 25e9, "until something moves"
-    link.moved([6], 2 * S, S)
-    assert link.bytes_per_s < 3e9
+    assert believed() == 25e9, "until something moves"
+    link.moved([6], 2 * S, S, inward=inward)
+    assert believed() < 3e9
 
 
 def test_who_is_gone_has_no_word() -> None:
     link = LinkRate()
     for client, rate in ((1, 20 * S), (2, 21 * S)):
-        link.said(0, client, rate)
+        link.said(0, client, rate, rate)
     link.keep({2})
-    assert (link.of(1), link.of(2)) == (ASSUMED, 21e9)
+    assert (link.of(1), link.of(2)) == (ASSUMED, Link(21e9))
 
 
 def test_what_no_link_does_is_not_believed() -> None:
     link = LinkRate()
-    link.said(0, 1, 1)
-    link.said(0, 2, 2**53)
-    assert (link.of(1), link.of(2)) == (1e9, 200e9)
-    link.moved([5], 2**40, 1)
-    assert link.bytes_per_s == 200e9
+    link.said(0, 1, 1, 2**53)
+    link.said(0, 2, 2**53, 1)
+    assert (link.of(1), link.of(2)) == (Link(1e9, 200e9), Link(200e9, 1e9))
+    link.moved([5], 2**40, 1, inward=True)
+    assert link.link == Link(200e9, 24e9)
 
 
 def counted(words: list[tuple[float, int]]) -> list[float]:
-    """For plans, after each of these: (seconds since the word before, bytes per second)."""
+    """For plans, after each of these: (seconds since the word before, bytes per second out)."""
     link, now_ns, found = LinkRate(), 0, []
     for after_s, rate in words:
         now_ns += int(after_s * S)
-        link.said(now_ns, 1, rate)
-        found.append(link.of(1))
+        link.said(now_ns, 1, 0, rate)
+        found.append(link.of(1).out_bytes_per_s)
     return found
 
 

@@ -8,6 +8,7 @@ import pytest
 from budgeted_gpu import GIB, GOOD, LAUNCHES, LENGTH_NS, Gpu, S, asks, outline, sends
 from fikitd.gpus.memory_budgets import LAST_AGAIN_NS, Drop, InPass, Renew
 from fikitd.gpus.memory_outline import Planned, Point
+from fikitd.gpus.residency import Link
 
 
 def test_while_all_memory_fits_nobody_is_asked_and_nothing_sent() -> None:
@@ -357,18 +358,22 @@ def test_when_jobs_begin_to_run_together_each_has_a_plan_from_its_first_launch_o
     assert (gpu.budget(1), gpu.budget(2)) == (between.budget_bytes, between.budget_bytes)
 
 
-@pytest.mark.parametrize(("rate", "again"), [(17e9, False), (35e9, False), (2e9, True), (50e9, True)])
-def test_a_plan_for_a_link_that_is_another_is_made_anew_and_holds_until_then(rate: float, again: bool) -> None:
+@pytest.mark.parametrize(
+    ("link", "again"),
+    [
+        (Link(17e9), False), (Link(35e9), False), (Link(2e9), True), (Link(50e9), True), (Link(24e9, 14e9), True), (Link(48e9, 24e9), True),
+        (Link(35e9, 17e9), False),
+    ],
+)  # fmt: skip
+def test_a_plan_for_a_link_that_is_another_is_made_anew_and_holds_until_then(link: Link, again: bool) -> None:
     gpu = Gpu(room=7 * GIB)
     gpu.add(1)
     gpu.pass_(2)
     begin = len(gpu.actions)
-    gpu.change(1, link_bytes_per_s=rate)
+    gpu.change(1, link=link)
     gpu.pass_(5)
     actions = gpu.actions[begin:]
-    assert [(ask.budget_bytes, ask.link_bytes_per_s) for ask in asks(actions)] == (
-        [(None, rate), (6 * GIB, rate)] if again else []
-    )
-    assert [each.link_bytes_per_s for each in sends(actions)] == ([rate] if again else [])
+    assert [(ask.budget_bytes, ask.link) for ask in asks(actions)] == ([(None, link), (6 * GIB, link)] if again else [])
+    assert [each.link for each in sends(actions)] == ([link] if again else [])
     assert not any(isinstance(each, Drop) for each in actions)
     assert gpu.budget(1) == 6 * GIB

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 from fikitd.gpus.memory_turns import ALL, MemoryTurns, Process, Seen, Step, Want
-from fikitd.gpus.residency import EpochRules
+from fikitd.gpus.residency import EpochRules, Link
 
 GIB = 2**30
 MS = 1_000_000
@@ -16,7 +16,7 @@ RULES = EpochRules(least_epoch_ns=30 * S, patience_ns=60 * S, max_wait_ns=300 * 
 
 @dataclass
 class Gpu:
-    """A GPU of 16 GiB with one process per job, which does what it is told at the link's rate; or nothing at all (deaf)."""
+    """A GPU of 16 GiB with one process per job, which does what it is told at the rates of its link; or nothing at all (deaf)."""
 
     room: int
     deaf: set[int] = field(default_factory=set)
@@ -27,6 +27,7 @@ class Gpu:
     goals: dict[int, tuple[int, int]] = field(default_factory=dict)  # client: number and bytes
     ran_ns: dict[int, int] = field(default_factory=dict)
     nobody_ns: int = 0  # nobody ran
+    link: Link = field(default_factory=Link)
     number: int = 0
 
     def add(self, job: int, bytes_: int, *, at_gate: bool = True, busy: bool = False) -> None:
@@ -59,8 +60,8 @@ class Gpu:
     def _move(self, client: int, number: int, goal: int) -> None:
         (process,) = self.jobs[client].processes
         goal = min(goal, process.movable_bytes)
-        step = round(24e9 * 0.05)
-        now = process.resident_bytes + max(-step, min(step, goal - process.resident_bytes))
+        most_in, most_out = (round(rate * 0.05) for rate in (self.link.in_bytes_per_s, self.link.out_bytes_per_s))
+        now = process.resident_bytes + max(-most_out, min(most_in, goal - process.resident_bytes))
         reports = now == goal and (client not in self.late or self.now_ns + 100 * MS >= self.turns._until_ns)
         self.change(client, resident_bytes=now, reached=number if reports else process.reached)
 
@@ -107,6 +108,19 @@ def test_never_do_both_run_and_never_is_more_wanted_than_there_is_room() -> None
             assert sum(job.resident_bytes for job in gpu.jobs.values()) <= 10 * GIB + 4 * 2**20
 
 
+def test_each_direction_of_the_link_is_learnt_and_a_change_is_reckoned_by_both() -> None:
+    """As on an H200, scaled by looks of 50 ms."""
+    gpu = Gpu(10 * GIB, link=Link(24e9, 12e9))
+    gpu.add(1, 8 * GIB)
+    gpu.add(2, 8 * GIB)
+    gpu.pass_(600)
+    assert gpu.turns.link.link.in_bytes_per_s == pytest.approx(24e9, rel=0.15)
+    assert gpu.turns.link.link.out_bytes_per_s == pytest.approx(12e9, rel=0.15)
+    swap = gpu.turns.newest
+    assert swap is not None
+    assert swap.reckoned_ns - gpu.turns.beside_ns == pytest.approx(6 * GIB / 24 + 6 * GIB / 12, rel=0.2)
+
+
 @pytest.mark.parametrize("deaf", [{1}, {2}, {1, 2}])
 def test_a_process_that_never_reports_gets_its_turn_and_keeps_nobody_from_his(deaf: set[int]) -> None:
     gpu = Gpu(10 * GIB, deaf=deaf)
@@ -121,7 +135,7 @@ def test_a_job_that_reports_as_late_as_it_may_is_not_waited_for_ever_longer() ->
     gpu.add(1, 8 * GIB)
     gpu.add(2, 8 * GIB)
     gpu.pass_(3000)
-    assert gpu.turns.link.bytes_per_s > 18e9
+    assert gpu.turns.link.link.both_bytes_per_s > 18e9
     assert gpu.nobody_ns < 0.1 * gpu.now_ns
     assert min(gpu.ran_ns.values()) > 0.4 * gpu.now_ns
 
@@ -426,7 +440,7 @@ def test_what_moves_faster_than_any_link_is_not_believed() -> None:
     gpu.now_ns += MS
     gpu.look()
     assert gpu.turns.step is Step.IN
-    assert gpu.turns.link.bytes_per_s == 200e9
+    assert gpu.turns.link.link == Link(24e9, 200e9)
 
 
 def test_what_a_job_has_on_the_gpu_beyond_its_need_is_no_free_room() -> None:

@@ -40,6 +40,12 @@ kernels = st.builds(Kernel, st.integers(1000, 5000), st.frozensets(chunks, max_s
 freeing = st.builds(Kernel, st.integers(1000, 5000), st.frozensets(chunks, max_size=3), st.frozensets(chunks, max_size=1))  # fmt: skip
 programs = st.lists(kernels, min_size=1, max_size=9)
 freeing_programs = st.lists(freeing, min_size=1, max_size=9)
+links = st.tuples(st.integers(100, 3000), st.integers(100, 3000))
+
+
+def of_chunks(in_ns: int, out_ns: int) -> Link:
+    """On which a chunk takes so long."""
+    return Link(CHUNK / in_ns * 1e9, CHUNK / out_ns * 1e9)
 
 
 def sequence(program: list[Kernel]) -> Sequence:
@@ -73,14 +79,14 @@ def begins(program: list[Kernel]) -> list[int]:
     return found
 
 
-def away(program: list[Kernel], found: BudgetPlan, chunk_ns: int) -> list[Away]:
+def away(program: list[Kernel], found: BudgetPlan, out_ns: int) -> list[Away]:
     """By the plan's transfers, each out with the in that follows it; in the time of the iteration in which the chunk leaves."""
     period = begins(program)[len(program)]
     pieces = []
     for out in (each for each in found.transfers if not each.inward):
         ins = [(each.begin_ns - out.begin_ns) % period or period for each in found.transfers if each.inward and each.chunk == out.chunk]  # fmt: skip
         if ins:  # else it is freed before anybody needs it again, and counts as gone from its last use on (on_gpu)
-            pieces.append((out.chunk, out.begin_ns + chunk_ns, out.begin_ns + min(ins)))
+            pieces.append((out.chunk, out.begin_ns + out_ns, out.begin_ns + min(ins)))
     return pieces
 
 
@@ -101,37 +107,38 @@ def on_gpu(program: list[Kernel], pieces: list[Away]) -> list[int]:
 
 
 @CASES
-@given(freeing_programs, st.integers(1, 6), st.integers(100, 3000))
+@given(freeing_programs, st.integers(1, 6), links)
 def test_a_plan_keeps_its_budget_and_every_kernel_finds_its_chunks(
-    program: list[Kernel], budget: int, chunk_ns: int
+    program: list[Kernel], budget: int, link: tuple[int, int]
 ) -> None:
-    found = plan(sequence(program), Link(CHUNK / chunk_ns * 1e9), CHUNK, budget * CHUNK)
+    found = plan(sequence(program), of_chunks(*link), CHUNK, budget * CHUNK)
     assert found.fits == (budget * CHUNK >= least_bytes(sequence(program), CHUNK))
     assert not found.fits or found.peak_bytes <= budget * CHUNK
     assert found.moved_bytes == len(found.transfers) * CHUNK
     assume(found.stretch == 0 and found.steady)
-    assert max(on_gpu(program, away(program, found, chunk_ns))) * CHUNK <= found.peak_bytes
+    assert max(on_gpu(program, away(program, found, link[1]))) * CHUNK <= found.peak_bytes
 
 
 @CASES
-@given(programs, st.integers(1, 6), st.integers(100, 3000))
+@given(programs, st.integers(1, 6), links)
 def test_the_link_makes_one_transfer_at_a_time_also_into_the_next_iteration(
-    program: list[Kernel], budget: int, chunk_ns: int
+    program: list[Kernel], budget: int, link: tuple[int, int]
 ) -> None:
-    found = plan(sequence(program), Link(CHUNK / chunk_ns * 1e9), CHUNK, budget * CHUNK)
+    found = plan(sequence(program), of_chunks(*link), CHUNK, budget * CHUNK)
     period = begins(program)[len(program)]
     at = [each.begin_ns for each in found.transfers]
     assert at == sorted(at)
-    assert all(b - a >= chunk_ns for a, b in pairwise(at))
-    assert found.stretch or not found.steady or not at or at[0] + period - at[-1] >= chunk_ns
+    takes = [link[not each.inward] for each in found.transfers]
+    assert all(b - a >= ns for (a, b), ns in zip(pairwise(at), takes, strict=False))
+    assert found.stretch or not found.steady or not at or at[0] + period - at[-1] >= takes[-1]
 
 
 @CASES
-@given(programs, st.integers(1, 6), st.integers(100, 3000))
+@given(programs, st.integers(1, 6), links)
 def test_a_transfer_is_told_by_the_kernel_that_ended_before_it(
-    program: list[Kernel], budget: int, chunk_ns: int
+    program: list[Kernel], budget: int, link: tuple[int, int]
 ) -> None:
-    found = plan(sequence(program), Link(CHUNK / chunk_ns * 1e9), CHUNK, budget * CHUNK)
+    found = plan(sequence(program), of_chunks(*link), CHUNK, budget * CHUNK)
     assume(found.stretch == 0)
     start = begins(program)
     for each in found.transfers:
@@ -185,6 +192,21 @@ def test_what_is_needed_last_leaves_first() -> None:
 def test_a_chunk_is_back_so_much_before_its_use_as_the_lead_says() -> None:
     found = plan(sequence(there_and_back(6)), Link(1e12, lead_ns=500), CHUNK, 5 * CHUNK)
     assert next(each for each in found.transfers if each.inward and each.chunk == 0).begin_ns == 11_000_000 - 501
+
+
+@pytest.mark.parametrize("in_ns", [1, 500_000])
+def test_a_chunk_comes_back_as_late_as_the_way_in_allows_however_long_it_takes_out(in_ns: int) -> None:
+    found = plan(sequence(there_and_back(6)), of_chunks(in_ns, 500_000 // in_ns), CHUNK, 5 * CHUNK)
+    first = next(each for each in found.transfers if not each.inward)
+    back = next(each for each in found.transfers if each.inward and each.chunk == first.chunk)
+    assert (first.chunk, first.begin_ns, back.begin_ns) == (0, 1_000_000, 11_000_000 - in_ns)
+
+
+def test_a_link_that_is_too_slow_one_way_costs_what_that_way_takes() -> None:
+    program = sequence(there_and_back(40))
+    both, inward, out = (plan(program, of_chunks(*ns), CHUNK, 20 * CHUNK).stretch for ns in ((6_000_000, 6_000_000), (6_000_000, 1), (1, 6_000_000)))  # fmt: skip
+    assert inward == pytest.approx(both / 2, rel=0.3)
+    assert out == pytest.approx(both / 2, rel=0.3)
 
 
 def test_where_all_fits_nothing_moves() -> None:
@@ -300,9 +322,17 @@ def test_a_sequence_out_of_a_forged_profile_is_refused_or_planned(
         assert plan(found, Link(), 2 << 20, budget).peak_bytes <= peak_bytes(found, 2 << 20)
 
 
+def test_links_of_the_same_rates_are_equal() -> None:
+    assert Link(2e9) == Link(2e9, 2e9) != Link(2e9, 1e9)
+    assert Link(2e9).times(2) == Link(4e9)
+    assert {Link(2e9), Link(2e9, 2e9)} == {Link(2e9)}
+    assert Link(48e9, 12e9).both_bytes_per_s == pytest.approx(2 / (1 / 48e9 + 1 / 12e9))
+    assert Link() != "a link"
+
+
 @pytest.mark.parametrize(
     ("link", "chunk", "budget"),
-    [(Link(0), CHUNK, CHUNK), (Link(1, -1), CHUNK, CHUNK), (Link(), 0, CHUNK), (Link(), CHUNK, 0), (Link(float("nan")), CHUNK, 1)],
+    [(Link(0), CHUNK, CHUNK), (Link(1, lead_ns=-1), CHUNK, CHUNK), (Link(24e9, 0), CHUNK, CHUNK), (Link(), 0, CHUNK), (Link(), CHUNK, 0), (Link(float("nan")), CHUNK, 1)],
 )  # fmt: skip
 def test_a_plan_that_cannot_be_is_refused(link: Link, chunk: int, budget: int) -> None:
     with pytest.raises(ValueError, match=r"link|bytes"):

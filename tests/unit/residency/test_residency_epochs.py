@@ -6,7 +6,7 @@ import os
 from itertools import combinations
 
 import pytest
-from fikitd.gpus.residency import Epoch, EpochRules, Tenant, longest_wait_ns, next_epoch
+from fikitd.gpus.residency import Epoch, EpochRules, Link, Tenant, longest_wait_ns, next_epoch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -250,10 +250,28 @@ def test_a_tenant_that_cannot_be_is_refused(tenant: Tenant) -> None:
         next_epoch(RULES, GIB, [tenant])
 
 
+def test_a_change_takes_what_its_bytes_need_in_their_own_direction() -> None:
+    rules = EpochRules(link=Link(48e9, 12e9))
+    tenants = [Tenant(8 * GIB, 8 * GIB, runs=True, ran_ns=10**12), Tenant(8 * GIB, waited_ns=10**12)]
+    epoch = next_epoch(rules, 10 * GIB, tenants)
+    assert epoch.runs == [1]
+    out, inward = (
+        sum(move.bytes for move in epoch.moves if move.inward is way and not move.ahead) for way in (False, True)
+    )
+    assert out == inward == 6 * GIB
+    assert epoch.swap_ns == pytest.approx(out / 12 + inward / 48, abs=1)
+    longest = longest_wait_ns(rules, 10 * GIB, 2)
+    assert (
+        longest_wait_ns(EpochRules(link=Link(12e9, 48e9)), 10 * GIB, 2)
+        == longest
+        < longest_wait_ns(EpochRules(link=Link(12e9)), 10 * GIB, 2)
+    )
+
+
 @pytest.mark.parametrize(
     "rules",
     [
-        EpochRules(link_bytes_per_s=0), EpochRules(link_bytes_per_s=float("inf")), EpochRules(most_lost=0), EpochRules(most_lost=1),
+        EpochRules(link=Link(0)), EpochRules(link=Link(24e9, 0)), EpochRules(link=Link(float("inf"))), EpochRules(most_lost=0), EpochRules(most_lost=1),
         EpochRules(hysteresis=-1), EpochRules(least_epoch_ns=0), EpochRules(patience_ns=0), EpochRules(max_wait_ns=0), EpochRules(beside_ns=-1),
     ],
 )  # fmt: skip
@@ -264,7 +282,7 @@ def test_rules_that_cannot_be_are_refused(rules: EpochRules) -> None:
 
 def test_numbers_as_large_as_they_get_are_no_overflow() -> None:
     most = 2**63 - 1
-    epoch = next_epoch(EpochRules(link_bytes_per_s=1e-3), most, [Tenant(most, most, runs=True), Tenant(most, most, waited_ns=most)])  # fmt: skip
+    epoch = next_epoch(EpochRules(link=Link(1e-3)), most, [Tenant(most, most, runs=True), Tenant(most, most, waited_ns=most)])  # fmt: skip
     assert epoch.runs == [1]
     assert epoch.swap_ns > 0
     assert epoch.length_ns > 0

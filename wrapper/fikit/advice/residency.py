@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fikitd.gpus.placement import shards_for
-from fikitd.gpus.residency import EpochRules, Tenant, next_epoch
+from fikitd.gpus.residency import EpochRules, Link, Tenant, next_epoch
 
 from fikit.advice.facts import Gpu, Neighbour
 from fikit.advice.situation import Situation, asked_priority, typed
@@ -69,7 +69,7 @@ def arrange(
 
 def _turns(room_bytes: int, needs_bytes: Sequence[int], link_bytes_per_s: float) -> Arrangement:
     """Played through, for three turns of each."""
-    rules = EpochRules(link_bytes_per_s=link_bytes_per_s)
+    rules = EpochRules(link=Link(link_bytes_per_s))
     count = len(needs_bytes)
     resident, waited, runs = [0] * count, [0] * count, [False] * count
     moved = swaps_ns = whole_ns = changes = 0

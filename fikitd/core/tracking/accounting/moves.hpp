@@ -19,6 +19,8 @@ struct Moves {
   std::uint32_t failures = 0;
   std::uint64_t most_bytes = 0; // of movable_bytes, lately
   std::int64_t most_at_ns = 0;  // when there were last so many; CLOCK_MONOTONIC
+  std::uint64_t in_per_s = 0;   // bytes that its plan's moves take of the device in a second, by direction; 0: not known
+  std::uint64_t out_per_s = 0;
 };
 
 } // namespace fikit::tracking

@@ -59,6 +59,7 @@ int main(void) {
   FIELD(moves.failures);
   FIELD(most_movable_bytes);
   FIELD(most_movable_ns);
+  FIELD(moves_per_s);
   PLAN_FIELD(number);
   PLAN_FIELD(launches);
   PLAN_FIELD(first_launch);
