@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Of benches whose run() takes a `device`."""
     parser.add_argument(
         "--device", metavar="DEVICE",
-        help="slices: processes take turns; mps: kernels of all overlap; or a profile of an emulated GPU (TOML). Default: slices",
+        help="slices: processes take turns; mps: kernels of all overlap; h200: slices as measured on one; or a profile of an emulated GPU (TOML). Default: slices",
     )  # fmt: skip
     parser.add_argument("--slice", type=_time, metavar="TIME", help=f"of slices; default: {SLICES.slice_ns // US}us")
     parser.add_argument(

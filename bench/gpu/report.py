@@ -10,18 +10,21 @@ import argparse
 import json
 from pathlib import Path
 
-from bench.gpu import device_profile, tables
-from bench.record import BenchError, Result
+from bench import page
+from bench.gpu import device_profile, measured, tables
+from bench.record import ROOT, BenchError, Result
 
 ABOUT = "the tables of a run on a GPU (bench/gpu/run.sh), and its device profile"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE.json", help="what bench/gpu/run.sh wrote")
+    page.add_argument(parser)
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw here when kernels of two programs ran")
     parser.add_argument("--profile", type=Path, metavar="FILE.toml", help="default: beside FILE.json, with its name")
 
 
-def run(*, emulated: bool, file: Path, profile: Path | None = None) -> Result:
+def run(*, emulated: bool, file: Path, profile: Path | None = None, svg: Path | None = None) -> Result:
     """Prints and writes; BenchError for a file that is none of such a run."""
     try:
         document = json.loads(file.read_text())
@@ -31,7 +34,16 @@ def run(*, emulated: bool, file: Path, profile: Path | None = None) -> Result:
         raise BenchError(f"{file} is no file of bench/gpu/run.sh")
     target = profile or file.with_suffix(".toml")
     try:
-        target.write_text(device_profile.toml(document))
+        target.write_text(device_profile.toml(document, _name(file)))
+        if svg is not None:
+            svg.write_text(measured.turns(document))
     except OSError as error:
         raise BenchError(f"couldn't write {target}: {error.strerror}") from error
-    return Result(f"{tables.of(document)}\n\nthe device profile is in {target}", bool(document.get("emulated")), {}, {})
+    summary = f"{tables.of(document)}\n\nthe device profile is in {target}"
+    return Result(summary, bool(document.get("emulated")), {}, {}, table=measured.table(document))
+
+
+def _name(file: Path) -> str:
+    """In the repository from its root, else the name alone: the profile says the same wherever it is made."""
+    path = file.resolve()
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name

@@ -68,11 +68,14 @@ void DeviceModel::assign_compute(const Survey& seen, bool rotate) {
     // After a hand-over its reason comes first, or two processes would hand the engine back and forth for nothing.
     const bool keeps_turn = (s_.slice_ns > 0 && !rotate) || (s_.switch_ns > 0 && s_.time_ns == s_.switch_end_ns);
     const int first = keeps_turn ? std::max(s_.holder, 0) : s_.holder + 1;
-    const int best = next_for_compute(seen, first, running || s_.time_ns < kept_until());
+    const int best = next_for_compute(seen, first, running || s_.time_ns < kept_until() || (in_line() && !rotate));
     if (best == kNone) return;
     const int turn = turn_of(s_.streams[best].process);
     const bool handed_over = turn != s_.holder && s_.holder != kNone;
-    if (rotate || turn != s_.holder) s_.slice_start_ns = s_.time_ns;
+    if (rotate || turn != s_.holder) {
+      s_.slice_start_ns = s_.time_ns;
+      s_.line_until_ns = 0;
+    }
     s_.holder = turn;
     if (handed_over && s_.switch_ns > 0) {
       s_.switch_end_ns = s_.time_ns + s_.switch_ns;
@@ -113,7 +116,7 @@ int64_t DeviceModel::kept_until() const {
 
 int64_t DeviceModel::slice_event(const Survey& seen) const {
   if (s_.slice_ns <= 0 || !contended(seen)) return kNever;
-  if (computing(kNone)) return slice_end();
+  if (computing(kNone) || in_line()) return slice_end();
   const int64_t kept_ns = kept_until();
   return kept_ns > s_.time_ns ? kept_ns : kNever;
 }
@@ -123,7 +126,7 @@ int64_t DeviceModel::earliest_compute(int index) const {
   const int64_t begin = std::max(s_.time_ns, s_.switch_end_ns);
   const int process = s_.streams[index].process;
   const bool in_turn = turn_of(process) == s_.holder;
-  if (!computing(kNone)) return in_turn ? begin : std::max(begin, kept_until());
+  if (!computing(kNone)) return in_turn ? begin : std::max({begin, kept_until(), std::min(s_.line_until_ns, slice_end())});
   if (!in_turn) {
     int64_t last_end = 0;
     for_running([&](int id) { last_end = std::max(last_end, earliest_of_running(s_.engines[id])); });

@@ -298,7 +298,7 @@ void DeviceModel::complete(int index, int64_t ran_ns) {
   if (trace_ != nullptr) trace_->ended(op.record, s_.time_ns, Outcome::done);
   process.kernels += op.kind == OpKind::kernel ? 1 : 0;
   process.last_ns = s_.time_ns;
-  if (stream.done + 1 < stream.tail) begin_behind(op, ran_ns, at(index, stream.done + 1));
+  if (stream.done + 1 < stream.tail) begin_behind(stream.process, op, ran_ns, at(index, stream.done + 1));
   stream.ranges_done += op.ranges;
   commit_point();
   stream.done += 1;
@@ -307,11 +307,14 @@ void DeviceModel::complete(int index, int64_t ran_ns) {
 
 // The op that was in line behind one that has just ended. A dependent launch that is on the device by then has done its first
 // part meanwhile; whatever stands between two kernels takes that from it.
-void DeviceModel::begin_behind(const Op& before, int64_t ran_ns, Op& next) {
+void DeviceModel::begin_behind(int process, const Op& before, int64_t ran_ns, Op& next) {
   if (!needs_engine(next.kind)) return;
   const int64_t overlap_ns = before.kind == OpKind::kernel ? std::min({next.overlap_ns, ran_ns, next.left_ns}) : 0;
   if (overlap_ns <= 0 || next.ready_ns > s_.time_ns - overlap_ns) {
+    // Measured on an H200: the gap between two kernels in line is no reason to hand the engine over, a pause of the host is.
+    const bool there = next.ready_ns <= s_.time_ns && engine_of(next.kind) == kCompute && s_.slice_ns > 0;
     next.ready_ns = std::max(next.ready_ns, s_.time_ns + s_.kernel_gap_ns);
+    if (there && turn_of(process) == s_.holder && may_start(next)) s_.line_until_ns = next.ready_ns;
     return;
   }
   next.left_ns -= overlap_ns;

@@ -141,6 +141,8 @@ class DeviceModel {
   // Its turn has come as far as its stream is concerned: only an engine is missing.
   bool ready(const Op& op) const { return may_start(op) && op.ready_ns <= s_.time_ns; }
   bool is_client(int process) const { return (s_.clients >> process) & 1; }
+  // The holder's next kernel is on the device already.
+  bool in_line() const { return s_.time_ns < s_.line_until_ns; }
   // Whose turn the process's kernels run in.
   int turn_of(int process) const { return is_client(process) ? kMpsGroup : process; }
   bool yields_to_normal(int process) const {
@@ -164,7 +166,7 @@ class DeviceModel {
   void stop_account(int engine);
   void clear(int engine);
   void complete(int stream, int64_t ran_ns = 0);
-  void begin_behind(const Op& before, int64_t ran_ns, Op& next);
+  void begin_behind(int process, const Op& before, int64_t ran_ns, Op& next);
   void kill_context(int process, int32_t context, int error);
   void kill_clients();
   void finish_killing();

@@ -8,7 +8,7 @@
 
 namespace emu {
 
-inline constexpr uint32_t kLayoutVersion = 12;
+inline constexpr uint32_t kLayoutVersion = 13;
 inline constexpr int kMaxProcesses = 64;
 inline constexpr int kMaxStreams = 512;
 inline constexpr uint64_t kRingOps =
@@ -199,6 +199,7 @@ struct DeviceState : DeviceParameters {
   int32_t holder;  // process (kMpsGroup: MPS clients) that has the compute engine, or had it last
   int64_t slice_start_ns;
   int64_t switch_end_ns;  // the compute engine is being handed over until then
+  int64_t line_until_ns;  // the holder's next kernel is on the device and starts then: in slices it keeps the engine for it
   int64_t busy_ns;        // time with a kernel running, up to since_ns if one runs now
   int64_t since_ns;
   RecentBusy recent;

@@ -49,13 +49,16 @@ class Trace:
 
         Raises RuntimeError with one sentence: which line is wrong, and how.
         """
+    def on(self, launch_latency_ns: int = ..., kernel_gap_ns: int = ...) -> Trace:
+        """The same job on a device with these; its host lives as recorded. Default, or negative: as recorded."""
+
     @property
     def kernels(self) -> int: ...
     @property
     def recorded_span_ns(self) -> int: ...
     @property
     def launch_latency_ns(self) -> int:
-        """Of the recorded device, like the gap between kernels that stand in line."""
+        """Of its device (the recorded one, but for what on() gave), like the gap between kernels that stand in line."""
     @property
     def kernel_gap_ns(self) -> int: ...
     @property

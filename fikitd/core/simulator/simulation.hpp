@@ -19,16 +19,14 @@
 
 namespace fikit::simulator {
 
-inline constexpr std::int64_t kRecorded = -1; // as the first job's recording shows it
-
 // The GPU that the jobs share. Without MPS their kernels take turns and a turn of another job costs a switch.
 struct Device {
   emu::Sharing sharing = emu::Sharing::slices;
   std::int64_t slice_ns = 1'024'000; // 0: a kernel runs to its end, then another job has its turn
-  std::int64_t switch_ns = 50'000;   // assumed: nobody has measured it on a GPU
+  std::int64_t switch_ns = 50'000;   // assumed; emulator/profiles/h200.toml: measured
   double overlap_slowdown = 1; // mps: a kernel takes so many times as long while one of another job runs beside it
   bool idle_holds = false;     // slices: a job with nothing to run keeps its slice to the end
-  std::int64_t launch_latency_ns = kRecorded;
+  std::int64_t launch_latency_ns = kRecorded; // as the first job's recording shows it
   std::int64_t kernel_gap_ns = kRecorded;
 };
 

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <unordered_map>
+#include <utility>
 
 #include "fikit_protocol.h"
 #include "replay/pass.hpp"
@@ -47,12 +48,16 @@ emu::Occupancy occupancy_of(const replay::Event& event) {
 
 } // namespace
 
-Trace::Trace(const std::string& text, double stretch)
-    : recording_(read(text)), plan_(replay::make_pass(recording_)), thoughtless_(simulator::thoughtless(plan_)) {
+Trace::Trace(std::string text, double stretch, std::int64_t launch_latency_ns, std::int64_t kernel_gap_ns)
+    : text_(std::move(text)), stretch_(stretch), recording_(read(text_)), plan_(replay::make_pass(recording_)), thoughtless_(simulator::thoughtless(plan_)) {
   if (!(stretch > 0)) throw std::runtime_error("couldn't stretch a recording by " + std::to_string(stretch));
   replay::stretch(recording_, stretch);
   replay::stretch(plan_, stretch);
   replay::stretch(thoughtless_, stretch);
+  for (replay::Plan* plan : {&plan_, &thoughtless_}) {
+    if (launch_latency_ns >= 0) plan->launch_latency_ns = launch_latency_ns;
+    if (kernel_gap_ns >= 0) plan->kernel_gap_ns = kernel_gap_ns;
+  }
   std::unordered_map<predictor::Identity, std::uint32_t> slot_of;
   for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
     const replay::Event& event = *plan_.steps[i].event;
@@ -74,6 +79,10 @@ Trace::Trace(const std::string& text, double stretch)
     stream_of_.push_back(static_cast<std::size_t>(at - streams_.begin()));
     if (at == streams_.end()) streams_.push_back(event.stream);
   }
+}
+
+std::unique_ptr<Trace> Trace::on(std::int64_t launch_latency_ns, std::int64_t kernel_gap_ns) const {
+  return std::make_unique<Trace>(text_, stretch_, launch_latency_ns, kernel_gap_ns);
 }
 
 bool Trace::launches(std::size_t step, bool fills) const {

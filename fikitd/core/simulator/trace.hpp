@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,13 +15,19 @@
 
 namespace fikit::simulator {
 
+inline constexpr std::int64_t kRecorded = -1; // as the recording shows it
+
 class Trace {
  public:
   // Text in the format of emulator/replay/recording.hpp. stretch: everything takes so many times as long, as on a dilated
   // device. Throws std::runtime_error, one sentence.
-  explicit Trace(const std::string& text, double stretch = 1);
+  // launch_latency_ns, kernel_gap_ns: of a device that is not the recorded one.
+  explicit Trace(std::string text, double stretch = 1, std::int64_t launch_latency_ns = kRecorded, std::int64_t kernel_gap_ns = kRecorded);
   Trace(const Trace&) = delete; // the plan points into the recording
   Trace& operator=(const Trace&) = delete;
+
+  // The same job on a device with these: its host lives as recorded.
+  std::unique_ptr<Trace> on(std::int64_t launch_latency_ns, std::int64_t kernel_gap_ns) const;
 
   const replay::Recording& recording() const { return recording_; }
   const replay::Plan& plan() const { return plan_; }
@@ -43,6 +50,8 @@ class Trace {
   std::size_t last_launch(bool fills) const { return last_launch_[fills]; } // its step; fills: see launches()
 
  private:
+  std::string text_;
+  double stretch_;
   replay::Recording recording_;
   replay::Plan plan_;
   replay::Plan thoughtless_;

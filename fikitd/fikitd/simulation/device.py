@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from fikitd import _simulator
+from fikitd import _simulator, paths
 from fikitd.store.storage import reason
 
 SHARING: Final = ("slices", "mps")
@@ -30,7 +30,7 @@ class DeviceError(ValueError):
 
 @dataclass(frozen=True)
 class Device:
-    """sharing: "slices" or "mps" ("merged": tests). Of slices: slice_ns, switch_ns (assumed, not measured), and whether a process that has
+    """sharing: "slices" or "mps" ("merged": tests). Of slices: slice_ns, switch_ns (by default assumed), and whether a process that has
     nothing to run keeps its slice (idle_holds). Of mps: overlap_slowdown, how many times as long a kernel takes while one of another process runs
     beside it. launch_latency_ns, kernel_gap_ns: None: as the high job's recording shows them. origin: who says all that.
     """
@@ -78,8 +78,9 @@ MERGED: Final = Device("merged", slice_ns=0, switch_ns=0)
 def named(
     text: str, *, slice_ns: int | None = None, switch_ns: int | None = None, overlap_slowdown: float | None = None
 ) -> Device:
-    """ "slices", "mps", or a file as read() takes it; with these times in place of its own. Raises DeviceError."""
-    device = Device(text) if text in SHARING else read(Path(text))
+    """ "slices", "mps", a profile that comes with fikit by its name ("h200"), or a file as read() takes it; with these times in place of its
+    own. Raises DeviceError."""
+    device = Device(text) if text in SHARING else read(_shipped(text) or Path(text))
     if device.sharing != "slices" and (slice_ns is not None or switch_ns is not None):
         raise DeviceError(f"{text} has no slices: leave the slice and the switch away")
     if device.sharing != "mps" and overlap_slowdown is not None:
@@ -87,6 +88,11 @@ def named(
     changed = {"slice_ns": slice_ns, "switch_ns": switch_ns, "overlap_slowdown": overlap_slowdown}
     given: dict[str, Any] = {name: value for name, value in changed.items() if value is not None}
     return replace(device, **given, origin="as told") if given else device
+
+
+def _shipped(text: str) -> Path | None:
+    path = paths.emulator_dir() / f"{text}.toml"
+    return path if text.isalnum() and path.is_file() else None
 
 
 def read(path: Path) -> Device:

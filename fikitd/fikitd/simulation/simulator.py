@@ -12,7 +12,7 @@ import random
 import statistics
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from fikitd import _simulator
 from fikitd._simulator import Costs
 from fikitd.base import priorities
 from fikitd.config.fikit_toml import SchedulerConfig
-from fikitd.simulation.device import MERGED, MPS, SHARING, SLICES, Device, DeviceError, named
+from fikitd.simulation.device import MERGED, MPS, RECORDED, SHARING, SLICES, Device, DeviceError, named
 from fikitd.simulation.policy import Policy
 from fikitd.simulation.policy_file import PolicyFile, PolicyFileError
 from fikitd.simulation.policy_file import is_file as is_policy_file
@@ -89,6 +89,19 @@ class Trace:
     learning_passes: int = LEARNING_PASSES
     stored: bool = False
     """The profile is what the run's file says: of where the host waits, and what follows what, only what it saw twice."""
+
+    def on(self, device: Device) -> Trace:
+        """Measured and alone on this device, too, where it says what a launch and the next kernel in line take."""
+        times = (device.launch_latency_ns, device.kernel_gap_ns)
+        if times not in self._on:
+            latency_ns, gap_ns = (RECORDED if ns is None else ns for ns in times)
+            self._on[times] = replace(self, native=self.native.on(latency_ns, gap_ns))
+            self._on[times]._on.update(self._on)
+        return self._on[times]
+
+    @cached_property
+    def _on(self) -> dict[tuple[int | None, int | None], Trace]:
+        return {(None, None): self}
 
     @cached_property
     def profile(self) -> _simulator.Profile:
@@ -163,6 +176,10 @@ class Scenario:
     def profile(self, trace: Trace, *, fills: bool) -> _simulator.Profile:
         """What its jobs know of this one."""
         return trace.profile_under(self.tuning, fills=fills, timing_ns=self.timing_ns)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "high", self.high.on(self.device))
+        object.__setattr__(self, "lows", [low.on(self.device) for low in self.lows])
 
     @property
     def count(self) -> int:

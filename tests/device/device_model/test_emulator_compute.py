@@ -21,6 +21,7 @@ CASES = [
     "launch_latency_shows_only_on_an_idle_device",
     "markers_take_as_long_to_reach_the_device",
     "gap_follows_each_kernel_that_another_waits_for",
+    "the_gap_between_kernels_in_line_gives_nothing_away",
     "two_saturating_clients_take_twice_as_long",
     "periodic_client_waits_up_to_a_slice_per_kernel",
     "run_to_completion_blocks_for_the_length_of_a_kernel",

@@ -71,7 +71,12 @@ def test_what_the_time_cuts_off_is_worth_least() -> None:
 
 
 def document(**parts: Any) -> dict[str, Any]:
-    gpu = {"name": "NVIDIA H100", "memory_bytes": 80 << 30, "compute_capability": "9.0", "driver": "580"}
+    gpu = {
+        "name": "NVIDIA H100",
+        "memory_bytes": 80 << 30,
+        "compute_capability": "9.0",
+        "driver": "NVRM version: 580.65",
+    }
     return {
         "bench": "gpu",
         "date": "today",
@@ -102,9 +107,11 @@ SLICES = {
 
 def test_the_profile_has_what_was_measured_and_says_so() -> None:
     text = device_profile.toml(
-        document(slices=SLICES, mps={"chains_half": {"overlap": 0.99, "slowdown": [1.04, 1.07]}})
+        document(slices=SLICES, mps={"chains_half": {"overlap": 0.99, "slowdown": [1.04, 1.07]}}), "a.json"
     )
+    assert "NVIDIA H100, driver 580.65, today" in text
     device = tomllib.loads(text)["device"]
+    assert device["memory"] == "81920MiB"
     assert device["name"] == "Emulated NVIDIA H100"
     assert (device["slice_us"], device["switch_us"], device["idle_yields"]) == (2020.0, 95.5, False)
     assert (device["overlap_slowdown"], device["launch_latency_us"], device["kernel_gap_us"]) == (1.07, 5.0, 1.1)
@@ -130,9 +137,9 @@ def test_what_managed_memory_costs_follows_from_the_series() -> None:
 
 
 def test_the_profile_has_the_link_and_the_faults() -> None:
-    profile = tomllib.loads(device_profile.toml(document(memory={**MEMORY, **memory.derived(MEMORY)})))
+    profile = tomllib.loads(device_profile.toml(document(memory={**MEMORY, **memory.derived(MEMORY)}), "a.json"))
     assert (profile["copy"], profile["managed"]) == ({"h2d_gbps": 53.69}, {"fault_batch_us": 30.0})
-    assert "managed" not in tomllib.loads(device_profile.toml(document(memory={"error": "it broke"})))
+    assert "managed" not in tomllib.loads(device_profile.toml(document(memory={"error": "it broke"}), "a.json"))
 
 
 def test_the_tables_show_memory() -> None:
@@ -143,14 +150,16 @@ def test_the_tables_show_memory() -> None:
 
 
 def test_what_was_not_found_is_no_constant_of_the_profile() -> None:
-    text = device_profile.toml(document(slices={"chains": {"error": "it broke"}}, mps={"error": "there is no MPS"}))
+    text = device_profile.toml(
+        document(slices={"chains": {"error": "it broke"}}, mps={"error": "there is no MPS"}), "a.json"
+    )
     assert not {"slice_us", "switch_us", "overlap_slowdown", "idle_yields"} & set(tomllib.loads(text)["device"])
     assert "# switch_us: not found" in text
 
 
 def test_a_file_without_a_gpu_gives_no_profile() -> None:
     with pytest.raises(BenchError, match="no GPU"):
-        device_profile.toml({"settings": {}, "parts": {}})
+        device_profile.toml({"settings": {}, "parts": {}}, "a.json")
 
 
 CELL = {"way": "budget", "pair": ["decode", "batch"], "kind": "closed"}

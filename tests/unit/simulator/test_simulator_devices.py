@@ -161,6 +161,17 @@ def test_no_way_to_visit_a_small_high_job_gives_more_than_the_bound(switch: int)
             assert low <= most + delay, (gaps, tails, visits)
 
 
+def test_jobs_are_measured_alone_on_the_device_that_they_share(scenario: Scenario) -> None:
+    there = replace(scenario, device=replace(SLICES, launch_latency_ns=9 * US, kernel_gap_ns=7 * US))
+    for here, recorded in zip((there.high, *there.lows), (scenario.high, *scenario.lows), strict=True):
+        assert (here.native.launch_latency_ns, here.native.kernel_gap_ns) == (9 * US, 7 * US)
+        assert recorded.native.kernel_gap_ns < 7 * US
+    assert there.lows[0].alone_ns > scenario.lows[0].alone_ns
+    again = replace(there, device=SLICES)
+    assert again.lows[0].alone_ns == scenario.lows[0].alone_ns
+    assert simulate(again, "budget") == simulate(scenario, "budget")
+
+
 def test_a_profile_of_an_emulated_gpu_is_a_device(tmp_path: Path) -> None:
     path = tmp_path / "gpu.toml"
     path.write_text(

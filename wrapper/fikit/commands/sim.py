@@ -78,7 +78,7 @@ NOTHING = 0.01  # of harvest: what had been launched before the gate was closed
 )
 @click.option(
     "--device", default="slices", show_default=True, metavar="DEVICE",
-    help="slices: a GPU without MPS, whose jobs take turns; mps: kernels of all jobs overlap; or a FILE: an emulated GPU's profile.",
+    help="slices: a GPU without MPS, whose jobs take turns; mps: kernels of all jobs overlap; h200: slices as measured on an NVIDIA H200; or a FILE: an emulated GPU's profile.",
 )  # fmt: skip
 @click.option(
     "--slice", "slice_ns", callback=nanoseconds, metavar="TIME",

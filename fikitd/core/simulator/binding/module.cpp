@@ -141,6 +141,8 @@ void bind(nb::module_& m) {
   nb::class_<Trace>(m, "Trace")
       .def(nb::init<const std::string&, double>(), "text"_a, "stretch"_a = 1.0)
       .def_prop_ro("kernels", &Trace::kernels)
+      .def("on", [](const Trace& self, std::int64_t latency_ns, std::int64_t gap_ns) { return self.on(latency_ns, gap_ns).release(); },
+           "launch_latency_ns"_a = kRecorded, "kernel_gap_ns"_a = kRecorded, nb::rv_policy::take_ownership)
       .def_prop_ro("launch_latency_ns", [](const Trace& self) { return self.plan().launch_latency_ns; })
       .def_prop_ro("kernel_gap_ns", [](const Trace& self) { return self.plan().kernel_gap_ns; })
       .def_prop_ro("waits_before", &waits_before)

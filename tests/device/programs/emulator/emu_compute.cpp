@@ -158,6 +158,32 @@ int gap_follows_each_kernel_that_another_waits_for() {
   return 0;
 }
 
+// As measured on an H200: kernels in line keep the engine to the end of the slice, and a host's pause gives it away.
+int the_gap_between_kernels_in_line_gives_nothing_away() {
+  Bench b({.slice_ns = 1995 * kUs, .switch_ns = 100 * kUs, .kernel_gap_ns = 10 * kUs});
+  const int chain = b.stream(b.process());
+  const int other = b.stream(b.process());
+  for (int i = 0; i < 40; ++i) b.kernel(chain, 90 * kUs);
+  b.kernel(other, 10 * kUs);
+  b.model.advance(20 * kMs);
+  EXPECT(b.end(chain, 19) == 1990 * kUs);
+  EXPECT(b.end(other) == 2105 * kUs);  // the slice ended in a gap, and was not renewed
+  EXPECT(b.end(chain, 20) == 2295 * kUs);
+  EXPECT(b.end(chain, 39) == 4195 * kUs);
+  const int late = b.stream(b.process());
+  const int64_t now_ns = 20 * kMs + kBegin;
+  b.model.advance(now_ns);
+  b.kernel(chain, 90 * kUs);
+  b.model.advance(now_ns + 50 * kUs);
+  b.kernel(late, 10 * kUs);
+  b.model.advance(now_ns + 95 * kUs);
+  b.kernel(chain, 90 * kUs);  // its host was late
+  b.model.advance(30 * kMs);
+  EXPECT(b.end(late) == 20 * kMs + 200 * kUs);
+  EXPECT(b.end(chain, 41) == 20 * kMs + 390 * kUs);
+  return 0;
+}
+
 // Two clients that always have work: each takes twice as long as alone, a little more with the cost of the switches.
 int two_saturating_clients_take_twice_as_long() {
   for (const int64_t switch_ns : {int64_t{0}, 50 * kUs}) {
@@ -290,6 +316,7 @@ constexpr Case kCases[] = {
     CASE(launch_latency_shows_only_on_an_idle_device),
     CASE(markers_take_as_long_to_reach_the_device),
     CASE(gap_follows_each_kernel_that_another_waits_for),
+    CASE(the_gap_between_kernels_in_line_gives_nothing_away),
     CASE(two_saturating_clients_take_twice_as_long),
     CASE(periodic_client_waits_up_to_a_slice_per_kernel),
     CASE(run_to_completion_blocks_for_the_length_of_a_kernel),
