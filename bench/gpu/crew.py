@@ -33,6 +33,7 @@ class Worker:
         self.loaded: dict[str, dict[str, Any]] = {}
         self.errors: dict[str, str] = {}
         self.broken = ""
+        self.host: list[list[int]] = []  # of the last run: moments, and how long the same piece of work took the host
         self._greeted = False
 
     @property
@@ -102,7 +103,9 @@ def run(each: Iterable[tuple[Worker, str, list[int] | None]], start_ns: int, end
     deadline = time.monotonic() + (end_ns - time.monotonic_ns()) / 1e9 + LATE_S
     for worker in told:  # all of them, or the next answer would be taken for another question's
         try:
-            found.append(worker.answer(deadline)["requests"])
+            answer = worker.answer(deadline)
+            found.append(answer["requests"])
+            worker.host = answer["host"]
         except BenchError as error:
             failed = str(error)
     if failed:

@@ -16,6 +16,14 @@ def times(requests: Sequence[Request], since_ns: int) -> list[int]:
     return [end - arrival for arrival, _, end in requests if arrival >= since_ns]
 
 
+def host_speed(took: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """Of the piece of work that a worker repeats. `took`: moments, and how long; where that differs, requests of a busy host differ as much."""
+    lengths = [length for _, length in took]
+    if not lengths:
+        return {}
+    return {"p10": quantile(lengths, 10), "p50": quantile(lengths, 50), "p90": quantile(lengths, 90), "took": lengths}
+
+
 def done(requests: Sequence[Request], begin_ns: int, end_ns: int) -> float:
     """Requests that were done within this time; of those at its edges the part that was."""
     total = 0.0

@@ -31,13 +31,16 @@ TORCH_PAIRS: tuple[Pair, ...] = (
 )
 DRIVER_PAIRS: tuple[Pair, ...] = (("short_kernels", "long_kernels"),)
 POLICIES = ("budget", "prio", "paper")
-WAYS = ("slices", "budget", "mps", "prio", "mps_priority", "paper")  # in the order of their worth
+WAYS = ("slices", "budget", "budget_alone", "budget_asleep", "mps", "prio", "mps_priority", "paper")
+"""In the order of their worth. budget_alone: the high program under fikit and nothing beside it; budget_asleep: a fikitd that never spins."""
 FIRST_PAIRS = 2  # are measured in every way before the others
+FIRST_WAYS = 4  # and in each of these with both kinds of requests before the other ways
 LOAD = 0.3  # of the high program's requests that arrive by chance
 WARM_UP = 0.15  # of a cell's time
 LOAD_S = 100.0  # to start, import, compile, warm up
 PROFILE = "programs"
 RESTARTS = 3
+ACCOUNT = ("elapsed_s", "alone_s", "waited_s", "delayed_s", "host_s", "unexplained_s", "gpu_time_s")
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,16 @@ class Setting:
 
 def cells(pairs: tuple[Pair, ...], ways: tuple[str, ...], kinds: tuple[str, ...]) -> list[Cell]:
     """In the order of their worth; within a group by way, for changing the policy takes time."""
-    groups = [group for group in (pairs[:FIRST_PAIRS], pairs[FIRST_PAIRS:]) if group]
-    return [Cell(way, pair, kind) for group in groups for kind in kinds for way in ways for pair in group]
+    pair_groups = [group for group in (pairs[:FIRST_PAIRS], pairs[FIRST_PAIRS:]) if group]
+    way_groups = (ways[:FIRST_WAYS], ways[FIRST_WAYS:])
+    return [
+        Cell(way, pair, kind)
+        for group in pair_groups
+        for first_ways in way_groups
+        for kind in kinds
+        for way in first_ways
+        for pair in group
+    ]
 
 
 class Measurement:
@@ -273,13 +284,15 @@ class Measurement:
         if kind == "managed":
             if self._service is None:
                 raise BenchError("fikitd does not run")
-            self._service.use(cell.way)
+            self._service.use(cell.way.split("_")[0], spins=cell.way != "budget_asleep")
             before = [self._service.report(worker.pid) for worker in workers]
         each = [(workers[0], high, self._arrivals(high, cell.kind, length_ns)), (workers[1], low, None)]
-        (of_high, of_low), window = self._run(each, length_ns)
-        found = measures.beside(
-            of_high, of_low, window, alone_high, alone_low["per_s"], (self._busy_ns(high), self._busy_ns(low))
-        )
+        if cell.way == "budget_alone":
+            del each[1:], workers[1:], before[1:]
+        (of_high, *of_low), window = self._run(each, length_ns)
+        device_ns = (self._busy_ns(high), self._busy_ns(low))
+        found = measures.beside(of_high, of_low[0] if of_low else [], window, alone_high, alone_low["per_s"], device_ns)
+        found["host_ns"] = measures.host_speed(workers[0].host)
         found["warm_up_us"] = [round((end - arrival) / 1e3, 1) for arrival, _, end in of_high if arrival < window[0]]
         if kind == "managed":
             found |= self._seen(workers, before)
@@ -289,12 +302,14 @@ class Measurement:
         """What fikitd counted meanwhile: a program of which it saw nothing ran unmanaged, and its figures are no policy's."""
         assert self._service is not None
         counted = []
+        times = []
         for worker, first in zip(workers, before, strict=True):
             last = self._service.report(worker.pid)
             if first is None or last is None or last["kernels"] <= first["kernels"]:
                 raise BenchError(f"{worker.name} ran unmanaged: {worker.program.last_words()}")
             counted.append(last["kernels"] - first["kernels"])
-        return {"kernels": counted}
+            times.append({key: round((last.get(key) or 0) - (first.get(key) or 0), 6) for key in ACCOUNT})
+        return {"kernels": counted, "account": times}
 
     def run(self) -> Found:
         """Everything, as far as the time goes."""

@@ -36,15 +36,19 @@ class Service:
         self.env = {**place.env, "FIKIT_CONFIG": str(self.root / "fikit.toml")}
         self.log = self.root / "fikitd.log"
         self.policy = ""
+        self._spins = True
         self._memory_bytes = 0
         self._systemd = Systemd(self.root / "notify")
         self._process: subprocess.Popen[bytes] | None = None
 
-    def use(self, policy: str) -> None:
-        """From now on fikitd has this policy; BenchError with its last words when it does not start."""
-        if policy == self.policy and self._process is not None and self._process.poll() is None:
+    def use(self, policy: str, *, spins: bool = True) -> None:
+        """From now on fikitd has this policy; BenchError with its last words when it does not start. spins: as its configuration has it by default;
+        else its threads only sleep."""
+        runs = self._process is not None and self._process.poll() is None
+        if (policy, spins) == (self.policy, self._spins) and runs:
             return
         self._end()
+        self._spins = spins
         self._write_config(policy)
         self._process = self._systemd.start(self._command(), self.log)
         try:
@@ -78,6 +82,7 @@ class Service:
             "unmanaged_s = 0",
             "[scheduler]",
             f'policy = "{policy}"',
+            *([] if self._spins else ["spin_us = 0"]),
             "[oversubscribe]",
             'allow = "lower"',
             "",

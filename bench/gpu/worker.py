@@ -7,7 +7,9 @@ object a line, and each is answered by one on its standard output: `{"error": ".
     {"do": "run", "program", "start_ns", "end_ns", "arrivals"}
                                                        requests from start to end, CLOCK_MONOTONIC: one after another, or,
                                                        with arrivals (ns after the start), each when it is there
-                                                       -> {"requests": [[arrival_ns, begin_ns, end_ns], ...]}
+                                                       -> {"requests": [[arrival_ns, begin_ns, end_ns], ...],
+                                                           "host": [[moment_ns, took_ns], ...]}: how long a fixed piece of
+                                                       the host's own work took after every eighth request
     {"do": "count", "program", "requests": N}          under PyTorch's profiler -> {"launches", "device_ns"}
 
 A program is a file NAME.py, here in programs/ or in examples/gpu, with a function `prepare(device)` that returns a request: a
@@ -32,6 +34,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 FOLDERS = (HERE / "programs", ROOT / "examples" / "gpu")
 WARM_UP, WARM_UP_S = 5, 1.0
+HOST_EVERY, HOST_ROUNDS = 8, 400
 LAUNCHES = ("LaunchKernel", "LaunchCooperativeKernel", "GraphLaunch")  # of the runtime's and the driver's names
 
 
@@ -62,8 +65,20 @@ def warm_up(request: Request) -> float:
     return time.monotonic() - last
 
 
-def run(request: Request, start_ns: int, end_ns: int, arrivals: list[int] | None) -> list[list[int]]:
-    done = []
+def host_speed() -> list[int]:
+    """When, and for how long a piece of work that is always the same kept the processor: longer where others slow that down."""
+    begin = time.monotonic_ns()
+    total = 0
+    for number in range(HOST_ROUNDS):
+        total += number * number
+    return [begin, time.monotonic_ns() - begin]
+
+
+def run(
+    request: Request, start_ns: int, end_ns: int, arrivals: list[int] | None
+) -> tuple[list[list[int]], list[list[int]]]:
+    done: list[list[int]] = []
+    host: list[list[int]] = []
     _wait_until(start_ns)
     if arrivals is None:
         begin = time.monotonic_ns()
@@ -71,6 +86,9 @@ def run(request: Request, start_ns: int, end_ns: int, arrivals: list[int] | None
             request()
             end = time.monotonic_ns()
             done.append([begin, begin, end])
+            if len(done) % HOST_EVERY == 0:
+                host.append(host_speed())
+                end = time.monotonic_ns()
             begin = end
     else:
         for offset in arrivals:
@@ -80,7 +98,9 @@ def run(request: Request, start_ns: int, end_ns: int, arrivals: list[int] | None
             begin = time.monotonic_ns()
             request()
             done.append([start_ns + offset, begin, time.monotonic_ns()])
-    return done
+            if len(done) % HOST_EVERY == 0:
+                host.append(host_speed())
+    return done, host
 
 
 def _wait_until(moment_ns: int) -> None:
@@ -114,7 +134,8 @@ def answer(command: dict[str, Any], programs: dict[str, Request], device: str) -
     if name not in programs:
         raise ValueError(f"{name} was not loaded")
     if command["do"] == "run":
-        return {"requests": run(programs[name], command["start_ns"], command["end_ns"], command["arrivals"])}
+        requests, host = run(programs[name], command["start_ns"], command["end_ns"], command["arrivals"])
+        return {"requests": requests, "host": host}
     if command["do"] == "count":
         return count(programs[name], command["requests"])
     raise ValueError(f"there is no command {command['do']}")

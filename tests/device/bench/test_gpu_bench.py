@@ -147,9 +147,10 @@ def test_all_of_the_run_works_on_a_machine_with_little_on_it(machine: Machine, n
     assert (got["conformance"]["programs"], got["conformance"]["different"]) == (3, {})
     for cell in got["pairs"]["cells"]:
         assert "error" not in cell, cell
-        assert cell["harvest"] > 0
+        assert (cell["harvest"] > 0) is (cell["way"] != "budget_alone")
+        assert cell["host_ns"]["p50"] > 0
     ways = {cell["way"] for cell in got["pairs"]["cells"]}
-    assert ways == {"slices", "mps", "mps_priority", "budget", "prio", "paper"}
+    assert ways == set(pairs.WAYS)
     of_high = got["pairs"]["device_ns"]["short_kernels"]
     assert of_high["launches"] == pytest.approx(6)
     assert of_high["fikit"] == pytest.approx(350_000, rel=0.05)  # 20, 60, 30, 120, 40 and 80 us
@@ -476,3 +477,19 @@ def test_the_programs_of_the_pairs_run_on_the_processor(somewhere: Place, name: 
     (requests,) = crew.run([(worker, name, None)], now, now + 300_000_000)
     assert requests
     worker.end()
+
+
+def test_a_managed_program_is_also_measured_with_nothing_beside_it_and_beside_a_fikitd_that_sleeps(
+    somewhere: Place,
+) -> None:
+    part = measurement(somewhere, ways=("budget_alone", "budget_asleep"))
+    alone, asleep = part.run()["cells"]
+    assert "error" not in alone, alone
+    assert "error" not in asleep, asleep
+    assert (len(alone["kernels"]), alone["low_per_s"]) == (1, 0)
+    assert asleep["low_per_s"] > 0
+    for cell in (alone, asleep):
+        account = cell["account"][0]
+        parts = sum(account[f"{name}_s"] for name in ("alone", "waited", "delayed", "host", "unexplained"))
+        assert account["elapsed_s"] > 0
+        assert parts == pytest.approx(account["elapsed_s"], abs=1e-3)

@@ -64,10 +64,11 @@ def test_arrivals_are_the_same_for_every_way_of_sharing() -> None:
 
 def test_what_the_time_cuts_off_is_worth_least() -> None:
     order = pairs.cells(pairs.TORCH_PAIRS, pairs.WAYS, ("closed", "arrivals"))
-    assert len(order) == 60
-    assert {cell.pair for cell in order[:24]} == set(pairs.TORCH_PAIRS[:2])
-    assert {cell.way for cell in order[:6]} == {"slices", "budget", "mps"}
-    assert all(cell.kind == "closed" for cell in order[:12])
+    assert len(order) == len(set(order)) == 80
+    assert {cell.pair for cell in order[:32]} == set(pairs.TORCH_PAIRS[:2])
+    assert {cell.way for cell in order[:4]} == {"slices", "budget"}
+    assert all(cell.kind == "closed" for cell in order[:8])
+    assert {(cell.way, cell.kind) for cell in order[8:16]} == {(way, "arrivals") for way in pairs.WAYS[:4]}
 
 
 def document(**parts: Any) -> dict[str, Any]:
