@@ -79,6 +79,8 @@ def _constants(parts: Found, measured: str) -> list[tuple[str, Any, str]]:
     latency_ns = (took - usual[0]["kernel_ns"]) / 2 if took is not None and usual else None
     slowdown = (mps.get("chains_half") or {}).get("slowdown")
     yields = (slices.get("gaps") or {}).get("idle_yields")
+    costs = parts.get("costs") or {}
+    between, around = _middle(costs.get("event_pair_empty_busy_ns")), _middle(costs.get("event_pair_busy_ns"))
     return [
         ("slice_us", _us(slice_ns), f"{measured}, slices.{of_slice}.slice_ns, p50: a turn that another process ended"),
         ("switch_us", _us(switch_ns), f"{measured}, slices.{of_switch}.switch_ns, p50; between kernels of one block {small}, beside long ones {beside_long}"),
@@ -87,6 +89,8 @@ def _constants(parts: Found, measured: str) -> list[tuple[str, Any, str]]:
          f"{measured}, mps.chains_half.slowdown: two programs of half the GPU each that use no memory"),
         ("launch_latency_us", _us(latency_ns), f"{measured}, slices.latency_alone.took_ns: half of what a lone kernel takes beyond itself, from the call to the end of the wait"),
         ("kernel_gap_us", _us(usual[0]["gap_ns"] if usual else None), f"{measured}, slices.alone.gap_ns: between kernels in line"),
+        ("event_gap_us", _us(between), f"{measured}, costs.event_pair_empty_busy_ns: between two timed events in line"),
+        ("kernel_event_gap_us", _us(around / 2 if around is not None and between is not None else None), f"{measured}, half of costs.event_pair_busy_ns: what two events tell around an empty kernel"),
     ]  # fmt: skip
 
 

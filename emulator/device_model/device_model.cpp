@@ -182,7 +182,7 @@ DeviceModel::Survey DeviceModel::survey() {
   uint64_t arrivals[2] = {};
   // Is a kernel of this stream next?
   const auto kernel_of = [&](int i) {
-    while (is_busy(i) && head(i).kind == OpKind::marker && ready(head(i))) {
+    while (is_busy(i) && is_marker(head(i).kind) && ready(head(i))) {
       complete(i);
       seen.settled = false;
     }
@@ -305,15 +305,24 @@ void DeviceModel::complete(int index, int64_t ran_ns) {
   if (stream.done == stream.tail) s_.busy[index / 64] &= ~(uint64_t{1} << (index % 64));
 }
 
+// What passes on the device between two ops of one stream that wait in line.
+int64_t DeviceModel::gap_between(OpKind before, OpKind next) const {
+  const bool after_event = before == OpKind::timed_event;
+  if (next == OpKind::timed_event) return after_event ? s_.event_gap_ns : needs_engine(before) ? s_.kernel_event_gap_ns : 0;
+  if (!needs_engine(next)) return 0;
+  return after_event ? s_.kernel_event_gap_ns : s_.kernel_gap_ns;
+}
+
 // The op that was in line behind one that has just ended. A dependent launch that is on the device by then has done its first
 // part meanwhile; whatever stands between two kernels takes that from it.
 void DeviceModel::begin_behind(int process, const Op& before, int64_t ran_ns, Op& next) {
-  if (!needs_engine(next.kind)) return;
+  const int64_t gap_ns = gap_between(before.kind, next.kind);
+  if (!needs_engine(next.kind) && gap_ns == 0) return;
   const int64_t overlap_ns = before.kind == OpKind::kernel ? std::min({next.overlap_ns, ran_ns, next.left_ns}) : 0;
   if (overlap_ns <= 0 || next.ready_ns > s_.time_ns - overlap_ns) {
     // Measured on an H200: the gap between two kernels in line is no reason to hand the engine over, a pause of the host is.
     const bool there = next.ready_ns <= s_.time_ns && engine_of(next.kind) == kCompute && s_.slice_ns > 0;
-    next.ready_ns = std::max(next.ready_ns, s_.time_ns + s_.kernel_gap_ns);
+    next.ready_ns = std::max(next.ready_ns, s_.time_ns + gap_ns);
     if (there && turn_of(process) == s_.holder && may_start(next)) s_.line_until_ns = next.ready_ns;
     return;
   }
@@ -357,7 +366,7 @@ int64_t DeviceModel::earliest_end(int index, uint64_t seq) const {
     if (begin == kNever) return kNever;
   } else if (needs_engine(first.kind)) {
     begin = std::max(first.ready_ns, earliest_start(index));
-  } else if (first.kind == OpKind::marker) {
+  } else if (is_marker(first.kind)) {
     begin = std::max(first.ready_ns, s_.time_ns);
   }
   return begin + first.left_ns + after;

@@ -33,7 +33,8 @@ inline EngineId engine_of(OpKind kind) {
   return kCompute;
 }
 
-inline bool needs_engine(OpKind kind) { return kind != OpKind::marker && kind != OpKind::host; }
+inline bool is_marker(OpKind kind) { return kind == OpKind::marker || kind == OpKind::timed_event; }
+inline bool needs_engine(OpKind kind) { return !is_marker(kind) && kind != OpKind::host; }
 
 struct OpRequest {
   OpKind kind = OpKind::marker;
@@ -166,6 +167,7 @@ class DeviceModel {
   void stop_account(int engine);
   void clear(int engine);
   void complete(int stream, int64_t ran_ns = 0);
+  int64_t gap_between(OpKind before, OpKind next) const;
   void begin_behind(int process, const Op& before, int64_t ran_ns, Op& next);
   void kill_context(int process, int32_t context, int error);
   void kill_clients();

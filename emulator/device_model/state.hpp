@@ -8,7 +8,7 @@
 
 namespace emu {
 
-inline constexpr uint32_t kLayoutVersion = 13;
+inline constexpr uint32_t kLayoutVersion = 14;
 inline constexpr int kMaxProcesses = 64;
 inline constexpr int kMaxStreams = 512;
 inline constexpr uint64_t kRingOps =
@@ -41,6 +41,8 @@ struct DeviceParameters {
   int64_t switch_ns = 0;              // nothing runs for so long when the compute engine goes to another process
   int64_t launch_latency_ns = 0;      // from the call to the earliest start of its work
   int64_t kernel_gap_ns = 0;          // between two works of one stream that wait in line
+  int64_t event_gap_ns = 0;           // between two timed events that wait in line
+  int64_t kernel_event_gap_ns = 0;    // between a work and a timed event that wait in line, in either order
   int32_t concurrency = 1;            // kernels of one process that may run at the same time, 1 to kMaxConcurrent
   Sharing sharing = Sharing::slices;
   int32_t idle_holds = 0;       // 1: a process that has nothing to run keeps the compute engine until its slice ends
@@ -68,6 +70,7 @@ enum class OpKind : uint8_t {
   copy_out,  // device-to-host copy engine
   marker,    // takes no time: event record, wait, empty graph node
   host,      // a host function: its stream stands still until the owner says that it returned
+  timed_event,  // a marker that keeps a distance to what it stands in line with
 };
 
 // What an op does to the managed memory that it names, when it starts.

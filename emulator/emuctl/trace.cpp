@@ -81,6 +81,7 @@ const char* kind_name(const TraceRecord& record) {
     case OpKind::copy_out:
       return "copy_out";
     case OpKind::marker:
+    case OpKind::timed_event:
       return "marker";
     case OpKind::host:
       return "host";

@@ -14,7 +14,7 @@ enum {
   UNUSUAL = 4,          /* a call that takes 4 times as long as usual and UNUSUAL_NS more was delayed on the host */
   UNUSUAL_NS = 5000,
   SURE_GAP = 10,        /* a gap 10 times as long as the call after it is known well enough, also if that call was delayed */
-  SHORTEST_NS = 1000,   /* no kernel is shorter, also after the way was subtracted */
+  SHORTEST_NS = 1000,   /* no kernel is shorter, also after what the events tell beside it was subtracted */
   MOST_STREAMS = 8,     /* streams whose work in flight is told apart */
 };
 
@@ -33,32 +33,41 @@ static bool ring_has_room(struct fikit_device *device) {
   return unread < FIKIT_RING_ENTRIES * 3 / 4;
 }
 
+/* What the two events tell beside the kernel's run. On an idle stream the kernel reaches the device the later the longer its call takes, and
+ * the way was measured with a short one. Where the way is not known, the call stands for it. */
+static int64_t beside_ns(const struct fikit_way *way, const struct fikit_timed *timed) {
+  if (timed->busy)
+    return way->pair_ns;
+  if (!way->call_ns)
+    return timed->call_ns;
+  const int64_t late_ns = timed->call_ns - way->hidden_ns;
+  const int64_t ns = way->pair_ns + way->launch_ns + (late_ns > 0 ? late_ns : 0);
+  return ns > 0 ? ns : 0;
+}
+
 /* A launch call that took unusually long makes the gap before it uncertain by as much; a long gap is still known well enough. It must be kept, since
  * hosts are slow after long gaps above all: else only short gaps would be left. */
 static void report(struct fikit_device *device, const struct fikit_timed *before, const struct fikit_timed *timed) {
-  const int64_t way_ns = timed->busy ? 0 : timed->doubtful ? timed->call_ns : device->measure->way.launch_ns;
+  const int64_t added_ns = beside_ns(&device->measure->way, timed);
   const bool gap_known = !timed->doubtful || timed->gap_ns / SURE_GAP > timed->call_ns;
   if (before && timed->gap_ns >= 0 && gap_known)
-    fikit_page_put(device->page, FIKIT_ENTRY_GAP, before->slot, (uint64_t)(timed->gap_ns + way_ns), (int64_t)before->before);
+    fikit_page_put(device->page, FIKIT_ENTRY_GAP, before->slot, (uint64_t)(timed->gap_ns + added_ns), (int64_t)before->before);
   if (timed->run_ns < 0)
     return;
-  int64_t run_ns = timed->run_ns - way_ns;
+  int64_t run_ns = timed->run_ns - added_ns;
   if (run_ns < SHORTEST_NS)
     run_ns = timed->run_ns < SHORTEST_NS ? timed->run_ns : SHORTEST_NS;
   const uint64_t how = timed->busy ? 0 : timed->doubtful ? FIKIT_TIMED_DOUBTFUL : FIKIT_TIMED_IDLE;
   fikit_page_put(device->page, FIKIT_ENTRY_SAMPLE, timed->slot, (uint64_t)run_ns, (int64_t)(timed->before | how));
 }
 
-/* Under the mutex. Done once a launch needs the correction, while no timed launch is in flight and the gate is open. */
+/* Under the mutex. Done once a launch has been timed, while no timed launch is in flight and the gate is open. */
 static void calibrate(struct fikit_device *device) {
   struct fikit_measure *measure = device->measure;
-  bool wanted = false;
-  for (const struct fikit_timed *timed = measure->first; timed; timed = timed->next) {
+  for (const struct fikit_timed *timed = measure->first; timed; timed = timed->next)
     if (!timed->read)
       return;
-    wanted |= !timed->busy;
-  }
-  if (!wanted || measure->way.call_ns || !fikit_gate_open(device->page) ||
+  if (!measure->first || measure->way.call_ns || !fikit_gate_open(device->page) ||
       (measure->tries >= TRIES && fikit_now_ns() < measure->try_again_ns))
     return;
   if (fikit_calibrate(&measure->bench, &measure->way) || ++measure->tries < TRIES)

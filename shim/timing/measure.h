@@ -1,7 +1,6 @@
 /* Measures with timing events how long kernels run and how long the device is idle after them: for every launch with --fikit-measure, else for one
- * launch in fikitd's sample_every. Two launches in a row are timed together, for the gap between them. Where a kernel's stream is busy at the
- * launch, the events give its run time. On an idle stream they include its way to the device, which is subtracted (calibrate.h), and the sample
- * says so. */
+ * launch in fikitd's sample_every. Two launches in a row are timed together, for the gap between them. What the events cost themselves is
+ * subtracted (calibrate.h), and on an idle stream the launch's way to the device too, which the sample says. */
 #ifndef FIKIT_SHIM_MEASURE_H
 #define FIKIT_SHIM_MEASURE_H
 

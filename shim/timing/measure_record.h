@@ -32,7 +32,7 @@ struct fikit_measure {
   _Atomic bool fresh;    /* the launch that begins now is a kernel's first, and is timed in addition */
   _Atomic(CUcontext) stocked;
 
-  struct fikit_way way; /* of launches on idle streams, measured in the first context that needed it; 0: not known */
+  struct fikit_way way; /* measured in the first context with a timed launch; 0: not known */
   struct fikit_bench bench;
   int tries;
   int64_t try_again_ns;

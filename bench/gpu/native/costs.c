@@ -5,6 +5,7 @@
  * usage: fikit-gpu-costs SAMPLES
  */
 #define _GNU_SOURCE
+#define MORE_DRIVER_FUNCTIONS(F) F(cuMemsetD8Async, device_pointer, unsigned char, size_t, void *)
 #include "device.h"
 
 #include <sys/mman.h>
@@ -51,8 +52,15 @@ static void launch_and_wait(void) {
   wait_for_all();
 }
 
-/* ns that an event pair around an empty kernel tells. */
-static void pairs(const char *name, bool busy) {
+static device_pointer target;
+static void fill(void) { check(cuMemsetD8Async(target, 0, 4, gpu.stream), "fill memory"); }
+static void two_launches(void) {
+  launch_null(gpu.stream);
+  launch_null(gpu.stream);
+}
+
+/* ns that an event pair around a call tells. */
+static void pairs(const char *name, bool busy, void (*call)(void)) {
   enum { AHEAD_NS = 100000 };
   int count = samples / 8 + 1;
   int64_t *taken = series(count);
@@ -61,7 +69,7 @@ static void pairs(const char *name, bool busy) {
     if (busy)
       launch(gpu.stream, 1, AHEAD_NS, 0, 0);
     record_timed();
-    launch_null(gpu.stream);
+    call();
     check(cuEventRecord(other_event, gpu.stream), "record an event");
     wait_for_all();
     check(cuEventElapsedTime(&ms, timed_event, other_event), "read the events");
@@ -118,6 +126,7 @@ int main(int argc, char **argv) {
   DO(cuEventCreate(&event, UNTIMED));
   DO(cuEventCreate(&timed_event, TIMED));
   DO(cuEventCreate(&other_event, TIMED));
+  DO(cuMemAlloc_v2(&target, 4));
   bool can_mark = marks();
   print_gpu();
   printf(", \"marks\": %s", can_mark ? "true" : "false");
@@ -133,8 +142,14 @@ int main(int argc, char **argv) {
   measure("launch", false, launch_one);
   measure("launch_busy", true, launch_one);
   measure("launch_and_wait", false, launch_and_wait);
-  pairs("event_pair_idle", false);
-  pairs("event_pair_busy", true);
+  measure("fill", false, fill);
+  pairs("event_pair_idle", false, launch_one);
+  pairs("event_pair_busy", true, launch_one);
+  pairs("event_pair_two_busy", true, two_launches);
+  pairs("event_pair_empty_idle", false, nothing);
+  pairs("event_pair_empty_busy", true, nothing);
+  pairs("event_pair_fill_idle", false, fill);
+  pairs("event_pair_fill_busy", true, fill);
   registering();
   printf("}\n");
   return 0;

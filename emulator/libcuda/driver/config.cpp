@@ -127,7 +127,7 @@ void read_mig(const Reader& reader, const toml::table& table, Config& config) {
 
 void read_device(const Reader& reader, const toml::table& table, Config& config) {
   reader.only(table, {"name", "count", "memory", "context_memory", "slice_us", "switch_us", "launch_latency_us",
-                      "kernel_gap_us", "concurrent_kernels", "sharing", "idle_yields", "overlap_slowdown", "dilation",
+                      "kernel_gap_us", "event_gap_us", "kernel_event_gap_us", "concurrent_kernels", "sharing", "idle_yields", "overlap_slowdown", "dilation",
                       "access", "compute_capability", "mig"});
   double count = config.count;
   double concurrent = config.concurrent_kernels;
@@ -143,6 +143,8 @@ void read_device(const Reader& reader, const toml::table& table, Config& config)
   reader.microseconds(table, "switch_us", config.switch_ns);
   reader.microseconds(table, "launch_latency_us", config.launch_latency_ns);
   reader.microseconds(table, "kernel_gap_us", config.kernel_gap_ns);
+  reader.microseconds(table, "event_gap_us", config.event_gap_ns);
+  reader.microseconds(table, "kernel_event_gap_us", config.kernel_event_gap_ns);
   reader.number(table, "concurrent_kernels", 1, concurrent);
   reader.text(table, "sharing", sharing);
   reader.truth(table, "idle_yields", config.idle_yields);
@@ -237,6 +239,8 @@ DeviceParameters Config::device(uint64_t memory_of_it) const {
           .switch_ns = stretched(switch_ns),
           .launch_latency_ns = stretched(launch_latency_ns),
           .kernel_gap_ns = stretched(kernel_gap_ns),
+          .event_gap_ns = stretched(event_gap_ns),
+          .kernel_event_gap_ns = stretched(kernel_event_gap_ns),
           .concurrency = concurrent_kernels,
           .sharing = sharing,
           .idle_holds = idle_yields ? 0 : 1,

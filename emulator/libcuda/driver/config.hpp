@@ -53,6 +53,8 @@ struct Config {
   int64_t switch_ns = 50'000;
   int64_t launch_latency_ns = 0;
   int64_t kernel_gap_ns = 0;
+  int64_t event_gap_ns = 0;         // between two timed events in line, and...
+  int64_t kernel_event_gap_ns = 0;  // ...between such an event and a kernel, in either order
   int concurrent_kernels = 1;
   Sharing sharing = Sharing::slices;
   bool idle_yields = true;  // a process without work gives the compute engine away before its slice ends

@@ -52,7 +52,9 @@ uint64_t record_now(const EventTarget& event, Stream& stream) {
   }
   // Two words, so that the effect needs no allocation beyond its one: the state and which record it is.
   const auto reached = [state, record](const Ran& ran) { state->complete(record, ran.end_ns); };
-  const uint64_t seq = event.session.enqueue(*stream.queue, Command{.effect = reached, .prompt = event.interprocess()});
+  const OpKind kind = event.timed ? OpKind::timed_event : OpKind::marker;
+  const Command command{.kind = kind, .effect = reached, .prompt = event.interprocess()};
+  const uint64_t seq = event.session.enqueue(*stream.queue, command);
   state->slot = stream.queue->slot;
   state->seq = seq;
   return seq;

@@ -29,16 +29,17 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<int>::is
 
 // What recording an event and waiting for it need: a graph's nodes hold one, too.
 struct EventTarget {
-  explicit EventTarget(Context& c) : session(c.session()), health(c.health()) {}
+  EventTarget(Context& c, bool t) : session(c.session()), health(c.health()), timed(t) {}
   bool interprocess() const { return state->interprocess; }
   Session& session;
   const Health health;  // of its context
+  const bool timed;
   std::shared_ptr<EventState> state = std::make_shared<EventState>();
 };
 
 struct Event : Object, EventTarget {
   static constexpr ObjectKind kKind = ObjectKind::event;
-  Event(Context& c, unsigned f) : Object(kKind), EventTarget(c), device(c.device), flags(f) {}
+  Event(Context& c, unsigned f) : Object(kKind), EventTarget(c, (f & CU_EVENT_DISABLE_TIMING) == 0), device(c.device), flags(f) {}
   Device& device;
   const unsigned flags;
   std::optional<SharedBytes> shared;  // interprocess: where `state` lies

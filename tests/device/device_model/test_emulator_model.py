@@ -29,6 +29,7 @@ CASES = [
     "utilisation_is_of_the_sample_period",
     "manual_clock_moves_by_sleeping",
     "events_fire_before_an_idle_streams_kernel_is_submitted",
+    "timed_events_in_line_keep_a_distance",
     "dependent_launch_overlaps_the_kernel_directly_before_it",
 ]
 

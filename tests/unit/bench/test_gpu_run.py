@@ -108,7 +108,12 @@ SLICES = {
 
 def test_the_profile_has_what_was_measured_and_says_so() -> None:
     text = device_profile.toml(
-        document(slices=SLICES, mps={"chains_half": {"overlap": 0.99, "slowdown": [1.04, 1.07]}}), "a.json"
+        document(
+            slices=SLICES,
+            mps={"chains_half": {"overlap": 0.99, "slowdown": [1.04, 1.07]}},
+            costs={"event_pair_empty_busy_ns": spread(1_040), "event_pair_busy_ns": spread(2_840)},
+        ),
+        "a.json",
     )
     assert "NVIDIA H100, driver 580.65, today" in text
     device = tomllib.loads(text)["device"]
@@ -116,8 +121,9 @@ def test_the_profile_has_what_was_measured_and_says_so() -> None:
     assert device["name"] == "Emulated NVIDIA H100"
     assert (device["slice_us"], device["switch_us"], device["idle_yields"]) == (2020.0, 95.5, False)
     assert (device["overlap_slowdown"], device["launch_latency_us"], device["kernel_gap_us"]) == (1.07, 5.0, 1.1)
+    assert (device["event_gap_us"], device["kernel_event_gap_us"]) == (1.04, 1.42)
     for line in text.splitlines():
-        if line.startswith(("slice_us", "switch_us", "idle_yields", "overlap_slowdown")):
+        if line.startswith(("slice_us", "switch_us", "idle_yields", "overlap_slowdown", "event_gap_us")):
             assert "measured on NVIDIA H100" in line
 
 

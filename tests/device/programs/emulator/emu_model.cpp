@@ -319,6 +319,30 @@ int events_fire_before_an_idle_streams_kernel_is_submitted() {
   return 0;
 }
 
+// Timed events in line keep a distance to each other and to kernels, so that two around a kernel tell more than its run; other markers do not, and an
+// op that comes when the one before is over waits for nothing.
+int timed_events_in_line_keep_a_distance() {
+  auto state = std::make_unique<DeviceState>();
+  DeviceModel::initialise(*state, {.memory_bytes = 1, .event_gap_ns = kUs, .kernel_event_gap_ns = 3 * kUs});
+  DeviceModel model(*state);
+  model.advance(1);
+  const int s = model.open_stream(model.attach(100, 1, 1), 0);
+  const auto end = [&](uint64_t seq) { return model.op(s, seq).end_ns - 1; };
+  const auto put = [&](OpKind kind) { return model.enqueue(s, {.kind = kind, .duration_ns = kind == OpKind::kernel ? 10 * kUs : 0}); };
+  const OpKind line[] = {OpKind::kernel, OpKind::timed_event, OpKind::timed_event, OpKind::kernel, OpKind::timed_event,
+                         OpKind::marker, OpKind::kernel, OpKind::kernel};
+  for (const OpKind kind : line) put(kind);
+  model.advance(kMs);
+  const int64_t expected[] = {10, 13, 14, 27, 30, 30, 40, 50};
+  for (uint64_t seq = 0; seq < std::size(expected); ++seq) EXPECT(end(seq) == expected[seq] * kUs);
+  const uint64_t late = put(OpKind::timed_event);
+  model.advance(2 * kMs);
+  const uint64_t later = put(OpKind::kernel);
+  model.advance(3 * kMs);
+  EXPECT(end(late) + 1 == kMs && end(later) + 1 == 2 * kMs + 10 * kUs);
+  return 0;
+}
+
 // A dependent launch begins beside the end of the kernel directly before it, and not where an event stands between.
 int dependent_launch_overlaps_the_kernel_directly_before_it() {
   const auto both_ns = [](bool event_between, int64_t behind_ns) {
@@ -345,6 +369,7 @@ constexpr Case kCases[] = {
     CASE(all_streams_are_looked_at_also_after_a_repair),
     CASE(utilisation_is_of_the_sample_period), CASE(manual_clock_moves_by_sleeping),
     CASE(events_fire_before_an_idle_streams_kernel_is_submitted),
+    CASE(timed_events_in_line_keep_a_distance),
     CASE(dependent_launch_overlaps_the_kernel_directly_before_it),
 };
 
