@@ -22,6 +22,7 @@
 
 enum { ROUNDS = 4, LEAST_ROUNDS = 2, NON_BLOCKING = 1, BYTES = 4, WAIT_UNTIL_EQUAL = 1, HOST_MAPPED = 2 };
 enum { PAIR_PARTS = 3 };        /* events around a kernel cost so many times what passes between two events */
+enum { MOST_PAIR_NS = 20000 };   /* events cost no more: beyond it the device did something else, and the cost is not known */
 enum { PATIENCE_NS = 4000000 }; /* for all rounds, and for one hold: on a shared device a round may wait for other processes' slices */
 enum { LONGEST_NS = 20000000 }; /* for the end of a round; beyond it the device has something else to do */
 enum { NAP_NS = 50000 };        /* who polls all the time is the first to lose its core on a busy host */
@@ -130,11 +131,12 @@ static bool try_out(struct fikit_bench *bench, struct fikit_way *way) {
   }
   if (!agree(&idle) || !agree(&late) || !agree(&held) || !agree(&empty))
     return false;
+  const int64_t pair_ns = least(held.least_ns, PAIR_PARTS * empty.least_ns);
   *way = (struct fikit_way){
       .launch_ns = idle.least_ns - held.least_ns,
       .call_ns = bench->call_ns,
       .hidden_ns = bench->late_call_ns - (late.least_ns - idle.least_ns),
-      .pair_ns = least(held.least_ns, PAIR_PARTS * empty.least_ns),
+      .pair_ns = pair_ns <= MOST_PAIR_NS ? pair_ns : 0,
   };
   return true;
 }
