@@ -188,6 +188,7 @@ class DeviceModel {
   struct Moved {
     uint64_t in_bytes = 0;
     uint64_t out_bytes = 0;
+    uint64_t first_out_bytes = 0;  // of those
     uint64_t missed_bytes = 0;
   };
   void evict(int32_t index, Moved& moved);

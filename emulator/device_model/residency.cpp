@@ -76,6 +76,7 @@ int DeviceModel::map_managed(int process, uint64_t bytes, int32_t& first) {
       const uint64_t rest = bytes - static_cast<uint64_t>(i) * kChunkBytes;
       chunk.bytes = static_cast<uint32_t>(std::min(rest, kChunkBytes));
       chunk.place = Place::nowhere;
+      chunk.was_out = false;
       commit_point();
       chunk.owner = static_cast<uint8_t>(process + 1);
     }
@@ -134,9 +135,11 @@ void DeviceModel::place(int32_t index, Place where) {
 }
 
 void DeviceModel::bring_out(int32_t index, Moved& moved) {
-  const Chunk& chunk = s_.managed.chunks[index];
+  Chunk& chunk = s_.managed.chunks[index];
   if (chunk.place != Place::device) return;
   moved.out_bytes += chunk.bytes;
+  moved.first_out_bytes += chunk.was_out ? 0 : chunk.bytes;
+  chunk.was_out = true;
   s_.processes[chunk.owner - 1].moved_out_bytes += chunk.bytes;
   place(index, Place::host);
 }
@@ -192,7 +195,9 @@ int64_t DeviceModel::transfer(const Moved& moved) {
   const std::array<uint64_t, 2> bytes = {moved.in_bytes, moved.out_bytes};
   for (const int engine : {kCopyOut, kCopyIn}) {  // room first
     if (bytes[static_cast<size_t>(engine)] == 0) continue;
-    const int64_t ns = at_rate(bytes[static_cast<size_t>(engine)], engine == kCopyIn ? s_.link_in : s_.link_out);
+    const int64_t ns = engine == kCopyIn ? at_rate(moved.in_bytes, s_.link_in)
+                                         : at_rate(moved.out_bytes - moved.first_out_bytes, s_.link_out) +
+                                               at_rate(moved.first_out_bytes, s_.link_first_out);
     s_.managed.link_until_ns[engine] = use_link(engine, std::max(s_.time_ns, link_end(engine)), ns);
   }
   for (const int engine : {kCopyOut, kCopyIn}) {

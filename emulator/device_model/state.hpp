@@ -47,9 +47,10 @@ struct DeviceParameters {
   Sharing sharing = Sharing::slices;
   int32_t idle_holds = 0;       // 1: a process that has nothing to run keeps the compute engine until its slice ends
   double overlap_slowdown = 1;  // how much longer a kernel takes while a kernel of another process runs beside it
-  // Managed memory (residency.cpp). Rates are bytes per ns of the link to the host, by direction.
+  // Managed memory (residency.cpp). Rates are bytes per ns of its way over the link to the host, by direction.
   double link_in = 24;
   double link_out = 24;
+  double link_first_out = 24;     // of a chunk that was never out: the host has no memory for it yet
   double both_ways = 1;           // each direction's share of its rate while the other one is in use, too
   int64_t fault_batch_ns = 30'000;  // the compute engine stands still so long for each batch of faults, and...
   uint64_t fault_batch_bytes = kChunkBytes;  // ...one batch leads to so much memory
@@ -178,6 +179,7 @@ enum class Place : uint8_t { nowhere, host, device };  // nowhere: nobody has us
 struct Chunk {
   uint8_t owner;    // process + 1; 0: the slot is free
   Place place;
+  bool was_out;     // the host has memory for it
   uint32_t bytes;   // up to kChunkBytes
   int32_t older;    // of those on the device, by when they came there. Derived, and...
   int32_t newer;    // ...in the other direction

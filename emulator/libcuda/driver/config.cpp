@@ -184,7 +184,10 @@ void read_driver(const Reader& reader, const toml::table& table, DriverTimes& dr
 }
 
 void read_managed(const Reader& reader, const toml::table& table, Config& config) {
-  reader.only(table, {"fault_batch_us", "fault_batch", "out_is_host"});
+  reader.only(table, {"in_gbps", "out_gbps", "first_out_gbps", "fault_batch_us", "fault_batch", "out_is_host"});
+  reader.number(table, "in_gbps", 0, config.in_gbps);
+  reader.number(table, "out_gbps", 0, config.out_gbps);
+  reader.number(table, "first_out_gbps", 0, config.first_out_gbps);
   reader.microseconds(table, "fault_batch_us", config.fault_batch_ns);
   reader.size(table, "fault_batch", config.fault_batch_bytes);
   if (config.fault_batch_bytes == 0) reader.fail(*table.get("fault_batch"), "fault_batch must be more than nothing");
@@ -233,6 +236,7 @@ const KernelRule& Config::rule_for(const std::string& kernel) const {
 int64_t Config::stretched(int64_t ns) const { return std::llround(static_cast<double>(ns) * dilation); }
 
 DeviceParameters Config::device(uint64_t memory_of_it) const {
+  const double out = out_gbps > 0 ? out_gbps : d2h_gbps;
   return {.memory_bytes = memory_of_it,
           .context_memory_bytes = context_memory_bytes,
           .slice_ns = stretched(slice_ns),
@@ -245,8 +249,9 @@ DeviceParameters Config::device(uint64_t memory_of_it) const {
           .sharing = sharing,
           .idle_holds = idle_yields ? 0 : 1,
           .overlap_slowdown = overlap_slowdown,
-          .link_in = h2d_gbps / dilation,
-          .link_out = d2h_gbps / dilation,
+          .link_in = (in_gbps > 0 ? in_gbps : h2d_gbps) / dilation,
+          .link_out = out / dilation,
+          .link_first_out = (first_out_gbps > 0 ? first_out_gbps : out) / dilation,
           .both_ways = both_ways,
           .fault_batch_ns = stretched(fault_batch_ns),
           .fault_batch_bytes = fault_batch_bytes};

@@ -68,6 +68,10 @@ struct Config {
   double d2h_gbps = 24.0;
   double d2d_gbps = 1000.0;
   double both_ways = 1.0;  // each direction's share of its rate while the other one is in use, too
+  // Of managed memory on its way over the link; 0: h2d_gbps, d2h_gbps, out_gbps.
+  double in_gbps = 0;
+  double out_gbps = 0;
+  double first_out_gbps = 0;  // of memory that was never out: the host has none for it yet
   int64_t fault_batch_ns = 30'000;  // of managed memory that is not on the device: what a batch of faults costs, and...
   uint64_t fault_batch_bytes = kChunkBytes;  // ...how much memory it leads to
   bool out_is_host = false;  // a pointer to managed memory that is not on the device is of type "host"

@@ -15,6 +15,7 @@ MIB = 1 << 20
 CASES = [
     "what_nobody_used_yet_costs_faults_only",
     "what_is_on_the_host_comes_over_the_link",
+    "memory_leaves_more_slowly_than_it_comes_and_most_slowly_at_first",
     "victims_go_by_their_last_migration",
     "plain_memory_takes_its_room_and_keeps_it",
     "a_cycle_of_more_than_the_device_misses_always",

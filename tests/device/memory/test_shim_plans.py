@@ -77,6 +77,39 @@ def test_what_moves_take_is_timed_by_the_device_in_each_direction(
     assert page.u64("plan.bytes_per_s") == pytest.approx(2e9 / (1 / inward + 1 / out), rel=0.3)
 
 
+SLOW_AT_FIRST = "[managed]\nin_gbps = 20\nout_gbps = 8\nfirst_out_gbps = 1\n"
+ALL_ANEW = f"""
+def round():
+    for i in range({BUFFERS}): launch(i)
+    sync()
+    for i in range({BUFFERS}):
+        check(free(buffers.at[i]))
+        buffers.at[i] = made(call("cuMemAlloc_v2", ctypes.c_size_t({BUFFER_BYTES})))
+buffers.go_round = round
+"""
+
+
+def test_the_first_move_of_memory_out_tells_nothing_of_the_link(start: Start, allowed: Daemon) -> None:
+    run, page = ready(start, allowed, gpu=SLOW_AT_FIRST)
+    planned(page, cycle())
+    for _ in range(40):
+        rounds(run, 1)
+        if page.u64("moves_per_s", 1):
+            break
+    assert page.u64("moves_per_s", 1) == pytest.approx(8e9, rel=0.4)
+
+
+def test_where_all_memory_is_taken_anew_each_move_out_is_a_first_one_and_tells_the_rate(
+    start: Start, allowed: Daemon
+) -> None:
+    run, page = ready(start, allowed, ALL_ANEW, gpu=SLOW_AT_FIRST)
+    planned(page, cycle())
+    rounds(run, 12)
+    assert page.u64("moves_per_s", 1) == 0, "it may still come to move memory again"
+    rounds(run, 60)
+    assert page.u64("moves_per_s", 1) == pytest.approx(1e9, rel=0.4)
+
+
 def test_a_plan_is_noticed_where_a_launch_is_timed_too(start: Start, daemon: Callable[..., Daemon]) -> None:
     """A program that never waits."""
     timing = daemon(limit_bytes=48 * MIB, host_bytes=48 * MIB, sample_every=1)

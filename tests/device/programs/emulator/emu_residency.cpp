@@ -16,12 +16,13 @@ constexpr int64_t kFaultNs = 30 * kUs;        // a batch of faults, of one chunk
 constexpr double kRate = static_cast<double>(kChunkBytes) / kChunkNs;
 
 struct Bench {
-  explicit Bench(double both_ways = 1, int64_t slice_ns = kMs)
+  explicit Bench(double both_ways = 1, int64_t slice_ns = kMs, double out = kRate, double first_out = kRate)
       : state(std::make_unique<DeviceState>()), model(*state) {
     DeviceModel::initialise(*state, {.memory_bytes = kChunks * kChunkBytes,
                                      .slice_ns = slice_ns,
                                      .link_in = kRate,
-                                     .link_out = kRate,
+                                     .link_out = out,
+                                     .link_first_out = first_out,
                                      .both_ways = both_ways,
                                      .fault_batch_ns = kFaultNs});
     model.advance(1);
@@ -77,6 +78,21 @@ int what_is_on_the_host_comes_over_the_link() {
   b.send_out(0, memory);
   EXPECT(b.prefetch(0, memory) == 3 * kChunkNs);  // no faults
   EXPECT(b.prefetch(0, memory) == 0 && b.kernel(0, {memory}) == kUs);
+  return 0;
+}
+
+int memory_leaves_more_slowly_than_it_comes_and_most_slowly_at_first() {
+  Bench b(1, kMs, kRate / 3, kRate / 10);
+  const ChunkRange memory = b.map(0, 3);
+  b.kernel(0, {memory});
+  EXPECT(b.send_out(0, {memory.first, 2}) == 2 * 10 * kChunkNs);
+  EXPECT(b.prefetch(0, memory) == 2 * kChunkNs);
+  EXPECT(b.send_out(0, memory) == 2 * 3 * kChunkNs + 10 * kChunkNs);
+  EXPECT(b.prefetch(0, memory) == 3 * kChunkNs && b.send_out(0, memory) == 3 * 3 * kChunkNs);
+  b.model.unmap_managed(b.process[0], memory);
+  const ChunkRange anew = b.map(0, 3);
+  b.kernel(0, {anew});
+  EXPECT(b.send_out(0, anew) == 3 * 10 * kChunkNs);
   return 0;
 }
 
@@ -293,6 +309,7 @@ int main(int argc, char** argv) {
   static const Case cases[] = {
       CASE(what_nobody_used_yet_costs_faults_only),
       CASE(what_is_on_the_host_comes_over_the_link),
+      CASE(memory_leaves_more_slowly_than_it_comes_and_most_slowly_at_first),
       CASE(victims_go_by_their_last_migration),
       CASE(plain_memory_takes_its_room_and_keeps_it),
       CASE(a_cycle_of_more_than_the_device_misses_always),
