@@ -1,8 +1,7 @@
 """The run's file as a device for emulator and simulator: the format of emulator/profiles, each constant with its origin.
 
 What was not measured is left out: there the emulator's defaults hold (emulator/profiles/default.toml, "assumed"). Measured, and left out
-because neither emulator nor simulator has a constant for it: what the driver's calls take, and that managed memory leaves the GPU more slowly
-than a copy does (`memory.prefetch_out_gbps`).
+because neither emulator nor simulator has a constant for it: what the driver's calls take, moves among them.
 """
 
 from __future__ import annotations
@@ -96,13 +95,21 @@ def _constants(parts: Found, measured: str) -> list[tuple[str, Any, str]]:
 
 def _memory(found: Found, measured: str) -> dict[str, list[tuple[str, Any, str]]]:
     """Without what was not found: there the defaults hold."""
+    again = "prefetch_out_again_gbps" in found
     origins = {
         "copy": [
             ("h2d_gbps", "copy_in_gbps", "64 MiB of pinned memory"),
             ("d2h_gbps", "copy_out_gbps", "64 MiB of pinned memory"),
         ],
         "managed": [
-            ("fault_batch_us", "fault_ns_per_chunk", "of 2 MiB of which each page is touched, beyond a prefetch")
+            ("in_gbps", "prefetch_in_gbps", "64 MiB by one call"),
+            (
+                "out_gbps",
+                "prefetch_out_again_gbps" if again else "prefetch_out_gbps",
+                "64 MiB that were out before" if again else "64 MiB that were never out",
+            ),
+            *([("first_out_gbps", "prefetch_out_gbps", "64 MiB that were never out")] if again else []),
+            ("fault_batch_us", "fault_ns_per_chunk", "of 2 MiB of which each page is touched, beyond a prefetch"),
         ],
     }
     return {

@@ -145,7 +145,15 @@ def test_what_managed_memory_costs_follows_from_the_series() -> None:
 
 def test_the_profile_has_the_link_and_the_faults() -> None:
     profile = tomllib.loads(device_profile.toml(document(memory={**MEMORY, **memory.derived(MEMORY)}), "a.json"))
-    assert (profile["copy"], profile["managed"]) == ({"h2d_gbps": 53.69}, {"fault_batch_us": 30.0})
+    assert profile["copy"] == {"h2d_gbps": 53.69}
+    assert profile["managed"] == {"in_gbps": 41.94, "fault_batch_us": 30.0}
+    ways = {"prefetch_in_gbps": 48.8, "prefetch_out_gbps": 4.5}
+    for said, out in (
+        (ways, {"out_gbps": 4.5}),
+        ({**ways, "prefetch_out_again_gbps": 13.9}, {"out_gbps": 13.9, "first_out_gbps": 4.5}),
+    ):
+        managed = tomllib.loads(device_profile.toml(document(memory=said), "a.json"))["managed"]
+        assert managed == {"in_gbps": 48.8} | out
     assert "managed" not in tomllib.loads(device_profile.toml(document(memory={"error": "it broke"}), "a.json"))
 
 
