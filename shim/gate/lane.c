@@ -23,7 +23,7 @@ enum {
   KEPT = 128,           /* moves: events behind the newest ones are kept for frees, while there is room */
   FIRST = 4,            /* timed moves that do not count: they meet page faults */
   SMOOTHED = 8,         /* timed moves over which a rate is averaged; there is no rate before so many */
-  ALL_NEW = 128,        /* timed first moves out of a program, before they stand for moves out of memory that was out before: it takes all of its memory anew */
+  ALL_NEW = 64,         /* timed first moves out of a program, before they stand for moves out of memory that was out before: it takes all of its memory anew */
   CLOCKS = 4,           /* moves that are timed at once, where the host is far ahead of them */
   APART = 16,           /* moves from the beginning of one of these to that of the next that tells the same */
 };

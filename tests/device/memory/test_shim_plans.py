@@ -102,12 +102,12 @@ def test_the_first_move_of_memory_out_tells_nothing_of_the_link(start: Start, al
 def test_where_all_memory_is_taken_anew_each_move_out_is_a_first_one_and_tells_the_rate(
     start: Start, allowed: Daemon
 ) -> None:
-    run, page = ready(start, allowed, ALL_ANEW, gpu=SLOW_AT_FIRST)
+    run, page = ready(start, allowed, ALL_ANEW, gpu=SLOW_AT_FIRST.replace("first_out_gbps = 1", "first_out_gbps = 3"))
     planned(page, cycle())
-    rounds(run, 12)
+    rounds(run, 10)
     assert page.u64("moves_per_s", 1) == 0, "it may still come to move memory again"
-    rounds(run, 60)
-    assert page.u64("moves_per_s", 1) == pytest.approx(1e9, rel=0.4)
+    rounds(run, 110)
+    assert page.u64("moves_per_s", 1) == pytest.approx(3e9, rel=0.4)
 
 
 def test_a_plan_is_noticed_where_a_launch_is_timed_too(start: Start, daemon: Callable[..., Daemon]) -> None:
