@@ -1,7 +1,7 @@
 """`python -m bench gpu FILE.json`: the tables of a run on a GPU (bench/gpu/run.sh), and the device profile that it gives.
 
 The profile is of the format of emulator/profiles: `EMUCUDA_CONFIG=PROFILE` emulates such a device, `fikit sim --device PROFILE`
-simulates it.
+simulates it. With `--beside`: how pairs of programs shared it, of several runs.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from bench import page
-from bench.gpu import device_profile, measured, tables
+from bench.gpu import device_profile, measured, shared, tables
 from bench.record import ROOT, BenchError, Result
 
 ABOUT = "the tables of a run on a GPU (bench/gpu/run.sh), and its device profile"
@@ -20,27 +21,60 @@ ABOUT = "the tables of a run on a GPU (bench/gpu/run.sh), and its device profile
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE.json", help="what bench/gpu/run.sh wrote")
     page.add_argument(parser)
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw here when kernels of two programs ran")
+    parser.add_argument(
+        "--svg",
+        type=Path,
+        metavar="FILE",
+        help="draw here when kernels of two programs ran; with --beside what the pairs' high programs paid",
+    )
+    parser.add_argument("--beside", type=Path, nargs="+", metavar="FILE.json",
+                        help="only the pairs of programs, of FILE.json and, where it has none in that way, of these")  # fmt: skip
     parser.add_argument("--profile", type=Path, metavar="FILE.toml", help="default: beside FILE.json, with its name")
 
 
-def run(*, emulated: bool, file: Path, profile: Path | None = None, svg: Path | None = None) -> Result:
+def place(options: dict[str, Any]) -> str:
+    """Of the table, behind the bench's name."""
+    return " --beside" if options["beside"] else ""
+
+
+def run(
+    *,
+    emulated: bool,
+    file: Path,
+    profile: Path | None = None,
+    svg: Path | None = None,
+    beside: list[Path] | None = None,
+) -> Result:
     """Prints and writes; BenchError for a file that is none of such a run."""
-    try:
-        document = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise BenchError(f"couldn't read {file}: {error}") from error
-    if not isinstance(document, dict) or document.get("bench") != "gpu" or "parts" not in document:
-        raise BenchError(f"{file} is no file of bench/gpu/run.sh")
-    target = profile or file.with_suffix(".toml")
-    try:
-        target.write_text(device_profile.toml(document, _name(file)))
+    document = _document(file)
+    if beside:
+        runs = [(each.stem.rpartition("-")[2], _document(each)) for each in (file, *beside)]
         if svg is not None:
-            svg.write_text(measured.turns(document))
-    except OSError as error:
-        raise BenchError(f"couldn't write {target}: {error.strerror}") from error
+            _write(svg, shared.picture(runs))
+        return Result(tables.of(document), bool(document.get("emulated")), {}, {}, table=shared.table(runs))
+    target = profile or file.with_suffix(".toml")
+    _write(target, device_profile.toml(document, _name(file)))
+    if svg is not None:
+        _write(svg, measured.turns(document))
     summary = f"{tables.of(document)}\n\nthe device profile is in {target}"
     return Result(summary, bool(document.get("emulated")), {}, {}, table=measured.table(document))
+
+
+def _document(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise BenchError(f"couldn't read {file}: {error}") from error
+    if not isinstance(found, dict) or found.get("bench") != "gpu" or "parts" not in found:
+        raise BenchError(f"{file} is no file of bench/gpu/run.sh")
+    return found
+
+
+def _write(target: Path, text: str) -> None:
+    try:
+        target.write_text(text)
+    except OSError as error:
+        raise BenchError(f"couldn't write {target}: {error.strerror}") from error
 
 
 def _name(file: Path) -> str:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from fikitd.simulation import simulator
 
-from bench.gpu import device_profile, measured
+from bench.gpu import device_profile, measured, shared
 from bench.record import ROOT
 
 PAGE = (ROOT / "docs/measured.md").read_text()
+BESIDE = re.compile(r"`python -m bench gpu (bench/results/\S+\.json) --beside (bench/results/\S+\.json) --page")
 COMMAND = re.compile(r"python -m bench gpu (bench/results/\S+\.json) --profile (\S+)")
 MEASURED = {
     path.stem: found[1]
@@ -53,3 +54,41 @@ def test_the_page_and_its_picture_are_what_their_file_gives() -> None:
     assert measured.table(document(file)) in PAGE
     picture = (ROOT / "docs/pictures/gpu-turns.svg").read_text()
     assert picture == measured.turns(document(file))
+
+
+def test_the_pairs_of_the_page_and_their_picture_are_what_their_files_give() -> None:
+    (files,) = BESIDE.findall(PAGE)
+    runs = [(file.removesuffix(".json").rpartition("-")[2], document(file)) for file in files]
+    assert shared.table(runs) in PAGE
+    assert (ROOT / "docs/pictures/gpu-pairs.svg").read_text() == shared.picture(runs)
+
+
+def cell(way: str, jct_ratio: float) -> dict[str, Any]:
+    high = {"mean_ns": 2e6 * jct_ratio}
+    return {"way": way, "pair": ["a", "b"], "kind": "closed", "high": high, "jct_ratio": jct_ratio, "p99_ratio": 1.5, "low_speed": 0.25, "harvest": None}  # fmt: skip
+
+
+def pairs_run(took_us: list[float], *found: dict[str, Any]) -> dict[str, Any]:
+    alone = {"a.closed": {"mean_ns": 2e6, "took_us": took_us}}
+    return {"settings": {"device": "a GPU"}, "parts": {"pairs": {"cells": [*found], "alone": alone}}}
+
+
+def test_of_a_cell_in_two_runs_the_first_counts() -> None:
+    steady = [2000.0] * 80
+    runs = [
+        (
+            "x",
+            pairs_run(steady, cell("budget", 1.5), {"way": "mps", "pair": ["a", "b"], "kind": "closed", "error": "no"}),
+        ),
+        ("y", pairs_run(steady, cell("budget", 1.25), cell("mps", 3))),
+    ]
+    assert shared.table(runs).splitlines()[2:] == [
+        "| a + b | closed | mps | y | 2.00 | 6.00 | 3.000 | 1.500 | 0.250 | - |  |",
+        "| a + b | closed | budget | x | 2.00 | 3.00 | 1.500 | 1.500 | 0.250 | - |  |",
+    ]
+
+
+@pytest.mark.parametrize(("last_us", "proves"), [(2100.0, True), (4000.0, False)])
+def test_the_picture_says_where_the_program_alone_was_not_steady(last_us: float, proves: bool) -> None:
+    drawn = shared.picture([("x", pairs_run([2000.0] * 70 + [last_us] * 10, cell("budget", 1.5)))])
+    assert ("prove nothing" in drawn, 'fill-opacity="0.35"' in drawn) == (not proves, not proves)
