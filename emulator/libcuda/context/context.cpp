@@ -152,6 +152,11 @@ void destroy_context(Context* context) {
   delete context;
 }
 
+void synchronize_current() {
+  Context* context = current_or_null();
+  if (context != nullptr && context->kind == ObjectKind::context) context->synchronize();
+}
+
 Context* current_or_null() {
   driver();
   return t_state.depth > 0 ? t_state.stack[t_state.depth - 1] : nullptr;

@@ -85,6 +85,8 @@ void destroy_context(Context* context);
 // The calling thread's current context; throws INVALID_CONTEXT when there is none, and what killed it when it is dead.
 Context& current();
 Context* current_or_null();
+// Waits for the work of the current context, if there is one.
+void synchronize_current();
 
 // The stream behind a handle, the reserved ones included. Null is the legacy default stream, or the per-thread one
 // inside a _ptsz/_ptds entry point. Throws what killed its context.

@@ -192,10 +192,7 @@ using namespace emu;
 namespace {
 
 // Nothing queued may still use the addresses (CUDA manual: these calls synchronise).
-void settle() {
-  Context* context = current_or_null();
-  if (context != nullptr && context->kind == ObjectKind::context) context->synchronize();
-}
+void settle() { synchronize_current(); }
 
 }  // namespace
 

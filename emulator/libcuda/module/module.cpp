@@ -100,12 +100,20 @@ std::string file_bytes(const char* path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// Loading and unloading wait for the context's work (an H200's driver: tests/conformance, what_waits).
+CUmodule load(const void* image) {
+  Context& context = current();
+  auto module = std::make_unique<Module>(context, read_image(image));
+  context.synchronize();
+  return to_handle<CUmodule>(module.release());
+}
+
 }  // namespace
 
 CU_EXPORT CUresult cuModuleLoadData(CUmodule* out, const void* image) {
   return api([&] {
     require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
-    *out = to_handle<CUmodule>(new Module(current(), read_image(image)));
+    *out = load(image);
   });
 }
 
@@ -117,14 +125,16 @@ CU_EXPORT CUresult cuModuleLoadFatBinary(CUmodule* out, const void* image) { ret
 CU_EXPORT CUresult cuModuleLoad(CUmodule* out, const char* path) {
   return api([&] {
     require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
-    *out = to_handle<CUmodule>(new Module(current(), read_image(file_bytes(path).c_str())));
+    *out = load(file_bytes(path).c_str());
   });
 }
 
 CU_EXPORT CUresult cuModuleUnload(CUmodule handle) {
   return api([&] {
     driver();
-    delete &from_handle<Module>(handle);
+    auto& module = from_handle<Module>(handle);
+    synchronize_current();
+    delete &module;
   });
 }
 
