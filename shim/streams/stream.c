@@ -1,5 +1,6 @@
 #include "streams/stream.h"
 #include "streams/capture.h"
+#include "streams/context_end.h"
 #include "streams/idle.h"
 #include "base/clock.h"
 #include "base/lock.h"
@@ -161,21 +162,6 @@ void fikit_streams_pass(void) {
     fikit_unlock_around(&looking);
 }
 
-/* Default streams are never destroyed. */
-void fikit_stream_destroyed(CUstream stream) {
-  if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD || !fikit_lock(&changing))
-    return;
-  for (unsigned i = 0; i < atomic_load_explicit(&used, memory_order_relaxed); i++) {
-    struct fikit_stream *entry = &streams[i];
-    if (atomic_load_explicit(&entry->handle, memory_order_relaxed) != (uintptr_t)stream)
-      continue;
-    bool complete = atomic_load(&entry->issued) == atomic_load(&entry->drained);
-    atomic_store_explicit(&entry->handle, complete ? FREE : ORPHAN, memory_order_release);
-  }
-  fikit_unlock(&changing);
-  new_epoch();
-}
-
 static void raise_drained(struct fikit_stream *stream, uint64_t issued) {
   uint64_t known = atomic_load_explicit(&stream->drained, memory_order_relaxed);
   while (known < issued && !atomic_compare_exchange_weak(&stream->drained, &known, issued))
@@ -305,19 +291,87 @@ void fikit_drain_end(const struct fikit_drain *drain) {
 /* ---- work that the program never waits for
  *
  * Libraries begin work in streams of their own and wait for it on the device only, or not at all. Such a stream would never be known drained, and hide the end of
- * every wait for another one. So a wait that leaves others undrained puts an event behind all that the context has: where the context is idle, which it mostly is
- * then, the event is over in microseconds, else at one of the next waits.
+ * every wait for another one. So a wait that leaves others undrained asks the driver about them. What a destroyed stream has left nobody can be asked about: an event
+ * is put behind all that the context has, and is looked at then and at the next waits.
  */
 
-enum { PATIENCE_NS = 50000 };
+enum { MOST_ASKED = 16, PATIENCE_NS = 50000 };
 static struct fikit_drain looked; /* what was issued when the event was put */
 static int64_t patience_ns = PATIENCE_NS;
+
+static bool is_drained(const struct fikit_stream *stream) {
+  return atomic_load_explicit(&stream->issued, memory_order_acquire) == atomic_load_explicit(&stream->drained, memory_order_acquire);
+}
+
+/* Whether all that the stream had is over; nothing captures meanwhile, for which the question would be an error. */
+static bool is_over(CUstream stream) {
+  if (fikit_context_ends() || !fikit_capture_hold())
+    return false;
+  const CUresult result = REAL(cuStreamQuery)(stream);
+  fikit_capture_let_go();
+  return result == CUDA_SUCCESS;
+}
+
+/* Under `looking`, which a stream's destruction passes: its handle is good. */
+static void ask_about(struct fikit_stream *stream, uintptr_t handle) {
+  const uint64_t issued = atomic_load_explicit(&stream->issued, memory_order_acquire);
+  if (is_over((CUstream)handle))
+    raise_drained(stream, issued);
+}
+
+/* Under `looking`. */
+static void leave(uintptr_t handle) {
+  if (!fikit_lock(&changing))
+    return;
+  for (unsigned i = 0; i < atomic_load_explicit(&used, memory_order_relaxed); i++)
+    if (atomic_load_explicit(&streams[i].handle, memory_order_relaxed) == handle)
+      atomic_store_explicit(&streams[i].handle, is_drained(&streams[i]) ? FREE : ORPHAN, memory_order_release);
+  fikit_unlock(&changing);
+  new_epoch();
+}
+
+/* Under `looking`. */
+static void ask_about_handle(uintptr_t handle) {
+  CUcontext current = NULL;
+  const struct fikit_device *device = fikit_device_current(&current);
+  for (unsigned i = 0; i < atomic_load_explicit(&used, memory_order_acquire); i++)
+    if (atomic_load_explicit(&streams[i].handle, memory_order_acquire) == handle && streams[i].device == device && streams[i].context == current &&
+        !is_drained(&streams[i]))
+      ask_about(&streams[i], handle);
+}
+
+/* Default streams are never destroyed. What is known to be complete leaves nothing that has to be known later. */
+void fikit_stream_destroyed(CUstream stream) {
+  if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD || !fikit_lock_around(&looking))
+    return;
+  ask_about_handle((uintptr_t)stream);
+  leave((uintptr_t)stream);
+  fikit_unlock_around(&looking);
+}
+
+/* Under `looking`: false where one is left that cannot be asked about. */
+static bool ask_about_all(const struct fikit_device *device, CUcontext context) {
+  bool left = false;
+  unsigned asked = 0;
+  for (unsigned i = 0; i < atomic_load_explicit(&used, memory_order_acquire) && asked < MOST_ASKED; i++) {
+    const uintptr_t handle = atomic_load_explicit(&streams[i].handle, memory_order_acquire);
+    if (handle == FREE || streams[i].device != device || streams[i].context != context || is_drained(&streams[i]))
+      continue;
+    left |= handle == ORPHAN;
+    if (handle == ORPHAN || handle == REST || handle == (uintptr_t)CU_STREAM_PER_THREAD)
+      continue;
+    ask_about(&streams[i], handle);
+    asked++;
+  }
+  return !left;
+}
 
 /* A context's event says nothing of what a green one of it has. */
 static void raise_own(void) {
   for (unsigned i = 0; i < looked.count; i++)
     if (streams[i].device == looked.device && streams[i].context == looked.context)
       raise_drained(&streams[i], looked.issued[i]);
+  free_orphans(&looked);
 }
 
 /* Where waiting for the event is in vain, it is waited for ever less. */
@@ -327,15 +381,13 @@ static bool is_over_soon(CUcontext context) {
   return over;
 }
 
-/* Under the lock. */
-static void look(struct fikit_device *device, CUcontext context) {
+/* Under `looking`. */
+static void look_at_orphans(struct fikit_device *device, CUcontext context) {
+  struct fikit_drain now = {.device = device, .context = context};
   if (fikit_context_event_over(context, 0))
     raise_own();
-  if (drained_but(device, NULL))
-    return;
-  struct fikit_drain now = {.device = device, .context = context};
   note_issued(&now);
-  if (!fikit_context_event_put(context))
+  if (drained_but(device, NULL) || !fikit_context_event_put(context))
     return;
   looked = now;
   if (is_over_soon(context))
@@ -347,7 +399,8 @@ static void look_at_others(const struct fikit_stream *stream) {
   if (drained_but(stream->device, NULL) || fikit_device_current(&current) != stream->device || current != stream->context ||
       !fikit_lock_around(&looking))
     return;
-  look(stream->device, current);
+  if (!ask_about_all(stream->device, current))
+    look_at_orphans(stream->device, current);
   fikit_unlock_around(&looking);
 }
 

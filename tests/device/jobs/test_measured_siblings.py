@@ -50,7 +50,7 @@ def test_ranks_that_are_measured_together_leave_times_of_kernels_alone(
     assert profile is not None
     (kernel,) = (kernel for kernel in profile["kernels"] if not kernel["context"])
     # The first launch of each process loads the kernel; a call that its host was held up in says as little.
-    assert 0.95 * count * LAUNCHES <= kernel["duration"]["count"] <= count * (LAUNCHES - 1)
+    assert 0.9 * count * LAUNCHES <= kernel["duration"]["count"] <= count * (LAUNCHES - 1)
     assert kernel["duration"]["mean_ns"] == pytest.approx(NS, rel=0.08)
 
     one, many = ranks(1), ranks(count)

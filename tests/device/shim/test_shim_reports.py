@@ -44,7 +44,7 @@ def test_proof_that_the_only_stream_is_empty(program: Start, daemon: StartDaemon
     [
         "check(launch(f, two)); check(cu.cuStreamSynchronize(one))",
         "check(cu.cuStreamSynchronize(two))",
-        "fake.fake_hold(1); cu.cuStreamQuery(one)",
+        "cu.cuStreamQuery(one)",
         "check(cu.cuEventRecord(e, one)); check(launch(f, one)); check(cu.cuEventSynchronize(e))",
         "check(cu.cuEventRecord(e, one)); check(cu.cuEventDestroy_v2(e)) if 0 else None",
         "check(cu.cuStreamDestroy_v2(one)); check(cu.cuStreamSynchronize(two))",
@@ -52,12 +52,27 @@ def test_proof_that_the_only_stream_is_empty(program: Start, daemon: StartDaemon
     ],
 )
 def test_no_proof_while_other_work_may_run(program: Start, daemon: StartDaemon, no_proof: str) -> None:
-    assert (
-        drained_after(
-            program, daemon, TWO_STREAMS + "e = ctypes.c_void_p(0x7777000)\ncheck(launch(f, one))\n" + no_proof
-        )
-        == []
-    )
+    code = TWO_STREAMS + "e = ctypes.c_void_p(0x7777000)\nfake.fake_hold(1)\ncheck(launch(f, one))\n"
+    assert drained_after(program, daemon, code + no_proof) == []
+
+
+@pytest.mark.parametrize(
+    ("proof", "launches"),
+    [
+        ("check(launch(f, two)); check(cu.cuStreamSynchronize(one))", 2),
+        ("check(cu.cuStreamSynchronize(two))", 1),
+        ("check(cu.cuStreamDestroy_v2(one)); check(cu.cuStreamSynchronize(two))", 1),
+        ("check(cu.cuMemcpyDtoH_v2(ctypes.create_string_buffer(8), ctypes.c_void_p(1), 8))", 1),
+    ],
+)
+def test_a_wait_asks_whether_the_work_of_other_streams_is_over(
+    program: Start, daemon: StartDaemon, proof: str, launches: int
+) -> None:
+    assert drained_after(program, daemon, TWO_STREAMS + "check(launch(f, one))\n" + proof) == [launches]
+
+
+def test_a_question_asks_about_no_other_stream(program: Start, daemon: StartDaemon) -> None:
+    assert drained_after(program, daemon, TWO_STREAMS + "check(launch(f, one)); check(cu.cuStreamQuery(two))") == []
 
 
 @pytest.mark.parametrize(
@@ -79,6 +94,7 @@ def test_a_drain_says_how_long_the_host_waited(program: Start, daemon: StartDaem
 SLOW_THEN_FAST = """
 e = ctypes.c_void_p(0x7777000)
 fake.fake_delay(b"cuEventSynchronize", 3000)
+fake.fake_hold(1)
 for _ in range(20):
     check(launch(f, one)); check(launch(f, two))
     check(cu.cuEventRecord(e, one)); check(cu.cuEventSynchronize(e))
@@ -86,7 +102,14 @@ for _ in range(20):
 """
 
 
-@pytest.mark.parametrize("then", ["cu.cuStreamSynchronize(two)", "cu.cuCtxSynchronize()", "cu.cuStreamQuery(two)"])
+@pytest.mark.parametrize(
+    "then",
+    [
+        "cu.cuStreamSynchronize(two)",
+        "cu.cuCtxSynchronize()",
+        "fake.fake_hold(0); cu.cuStreamQuery(two); fake.fake_hold(1)",
+    ],
+)
 def test_waits_one_after_the_other_are_one(program: Start, daemon: StartDaemon, then: str) -> None:
     """The first one is for one stream only: not before the second is it known that all is complete."""
     fikitd = daemon()
