@@ -244,7 +244,6 @@ static void claim(struct fikit_device *device, int64_t began_ns) {
     fikit_doorbell(device);
 }
 
-
 void fikit_wait_over(void) {
   waited.wait.until_ns = fikit_now_ns();
 }
@@ -254,10 +253,13 @@ static bool in_drain(const struct fikit_drain *drain, const struct fikit_stream 
   return stream->device == drain->device && (stream->context == drain->context || stream->parent == drain->context);
 }
 
+/* An entry that is free may soon be another stream's, of which nothing is known. */
 static void note_issued(struct fikit_drain *drain) {
   drain->count = atomic_load_explicit(&used, memory_order_acquire);
-  for (unsigned i = 0; i < drain->count; i++)
-    drain->issued[i] = in_drain(drain, &streams[i]) ? atomic_load_explicit(&streams[i].issued, memory_order_acquire) : 0;
+  for (unsigned i = 0; i < drain->count; i++) {
+    const bool counts = atomic_load_explicit(&streams[i].handle, memory_order_acquire) != FREE && in_drain(drain, &streams[i]);
+    drain->issued[i] = counts ? atomic_load_explicit(&streams[i].issued, memory_order_acquire) : 0;
+  }
 }
 
 static void raise_all(const struct fikit_drain *drain) {
@@ -297,6 +299,7 @@ void fikit_drain_end(const struct fikit_drain *drain) {
 
 enum { MOST_ASKED = 16, PATIENCE_NS = 50000 };
 static struct fikit_drain looked; /* what was issued when the event was put */
+static unsigned looked_in;        /* the epoch then: in another one an entry may be another stream's */
 static int64_t patience_ns = PATIENCE_NS;
 
 static bool is_drained(const struct fikit_stream *stream) {
@@ -368,6 +371,8 @@ static bool ask_about_all(const struct fikit_device *device, CUcontext context) 
 
 /* A context's event says nothing of what a green one of it has. */
 static void raise_own(void) {
+  if (atomic_load_explicit(&fikit_stream_epoch, memory_order_acquire) != looked_in)
+    return;
   for (unsigned i = 0; i < looked.count; i++)
     if (streams[i].device == looked.device && streams[i].context == looked.context)
       raise_drained(&streams[i], looked.issued[i]);
@@ -386,10 +391,12 @@ static void look_at_orphans(struct fikit_device *device, CUcontext context) {
   struct fikit_drain now = {.device = device, .context = context};
   if (fikit_context_event_over(context, 0))
     raise_own();
+  const unsigned epoch = atomic_load_explicit(&fikit_stream_epoch, memory_order_acquire);
   note_issued(&now);
   if (drained_but(device, NULL) || !fikit_context_event_put(context))
     return;
   looked = now;
+  looked_in = epoch;
   if (is_over_soon(context))
     raise_own();
 }
