@@ -17,7 +17,7 @@ static struct fikit_stream streams[FIKIT_STREAMS];
 static struct fikit_stream unmanaged;
 static _Atomic unsigned used; /* entries below this were used at some time */
 FIKIT_LOCK(changing);
-FIKIT_LOCK(looking); /* an outer one: of events of whole contexts */
+FIKIT_LOCK(looking); /* an outer one: whoever asks the driver about a stream or a context has it, and the end of one passes it */
 
 __thread struct fikit_stream_cache fikit_stream_cache[FIKIT_STREAM_CACHE];
 static __thread __attribute__((tls_model("initial-exec"))) unsigned of_current_context; /* a bit for each line of it */

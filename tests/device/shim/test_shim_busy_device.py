@@ -80,6 +80,20 @@ def test_a_stream_for_which_nobody_waits_hides_no_wait_for_another_one(
     assert [entry.value for entry in fikitd.page().of_kind(DRAINED)] == [2, 3, 4, 5, 6]
 
 
+def test_what_a_destroyed_stream_has_left_hides_no_wait_for_long(
+    on_gpu: Start, daemon: Callable[..., Daemon], tmp_path: Path
+) -> None:
+    """Nobody can be asked about it: an event of the whole context says when it is over."""
+    config = tmp_path / "gpu.toml"
+    config.write_text('[device]\n[[kernel]]\nmatch = "fikit_spin"\nduration = "param0_ns"\n')
+    fikitd = daemon()
+    code = WAITS.replace("launch(1000)", "launch(5_000_000)").format(between="check(cu.cuStreamDestroy_v2(other))")
+    on_gpu(SPIN + code, fikitd, EMUCUDA_CONFIG=str(config)).finish()
+    said = [entry.value for entry in fikitd.page().of_kind(DRAINED)]
+    assert said
+    assert said[-1] == 6
+
+
 def test_work_of_other_streams_is_never_said_to_be_over(
     on_gpu: Start, daemon: Callable[..., Daemon], tmp_path: Path
 ) -> None:
