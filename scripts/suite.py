@@ -1,6 +1,6 @@
-"""The tests of `make test`, or of `make slow`, side by side; what failed of those that real processes, threads and clocks take part in once more, alone and on
-a machine that is quiet by then. A test that fails twice has failed; one that passes alone is named at the end and in build/tests-alone.txt
-(tests-slow-alone.txt): it does not bear other tests beside it, and wants mending.
+"""The tests of `make test`, or of `make slow`, side by side; what failed once more, alone and on a machine that is quiet by then. A test that fails twice has
+failed; one that passes alone is named at the end and in build/tests-alone.txt (tests-slow-alone.txt): a clock, or what another test had left in its process, was
+to blame, and it wants mending.
 
 suite.py [--slow] [WORKERS]; exit status of pytest. Where the time went is in build/tests.xml (tests-slow.xml).
 """
@@ -13,27 +13,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-LIVE = ("tests/device/", "tests/cluster/")
-THREADS = re.compile(
-    r"^(import|from) (threading|daemon_fakes|daemon_in_thread|core_fake_client)\b", re.MULTILINE
-)  # a file of other tests that is live, too
 MOST = 5  # with more, something is broken
 FAILED = Path(".pytest_cache/v/cache/lastfailed")
 PYTEST = (sys.executable, "-m", "pytest")
 GROUP = re.compile(r"@[\w.-]+$")  # pytest-xdist's name of the tests that stay together, behind a test's own
 
 
-def live(test: str) -> bool:
-    """Whether real processes, or threads beside its own, take part in it: no other test is given a second try."""
-    file, _, name = test.partition("::")
-    return bool(name) and (file.startswith(LIVE) or THREADS.search(Path(file).read_text()) is not None)
-
-
 def second_tries(failed: list[str]) -> list[str]:
-    """Of the tests that failed, by pytest's names, those to run again: all of them, or none."""
+    """Of what failed, by pytest's names, the tests to run again: all of them, or none. A file that could not be read has no second try."""
     tests = sorted({GROUP.sub("", test) for test in failed})
-    tried = len(tests) <= MOST and all(live(test) for test in tests)
-    return tests if tried else []
+    return tests if len(tests) <= MOST and all("::" in test for test in tests) else []
 
 
 def main(words: list[str]) -> int:

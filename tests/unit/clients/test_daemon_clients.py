@@ -6,7 +6,7 @@ import ctypes
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeClient, eventually
 from daemon_in_thread import ME, Daemon
+from descriptors import descriptors_of
 from fikitd.api.client import Control
 from fikitd.base import protocol, shares
 from fikitd.clients import connections, managed
@@ -128,7 +129,7 @@ def test_descriptors_sent_by_a_client_are_not_kept(daemon: Daemon, tmp_path: Pat
         for slot in range(1, 20):
             socket.send_fds(client.socket, [fakes.description(slot=slot)], [sent.fileno()] * 3)
         eventually(lambda: len(daemon.core.seen[1]["described"]) == 19)
-        assert _descriptors_of(Path(sent.name)) == 1
+        assert descriptors_of(sent.name) == 1
 
 
 def test_a_user_cannot_hold_more_than_the_limit_of_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,15 +220,6 @@ def test_a_client_whose_record_vanished_stays_managed(daemon: Daemon) -> None:
     eventually(lambda: len(daemon.core.seen[1]["described"]) == 2)
     client.close()
     assert eventually(lambda: daemon.stored()["kernels"] == 2)
-
-
-def _descriptors_of(file: Path) -> int:
-    """How many this process has of it."""
-    found = 0
-    for path in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # the one that lists them
-            found += path.readlink() == file
-    return found
 
 
 def test_a_hello_for_a_gpu_that_is_not_the_jobs_is_refused(daemon: Daemon) -> None:

@@ -1,4 +1,4 @@
-"""`make test` gives tests of real processes and threads a second try alone, names them, and gives none where more is broken."""
+"""`make test` gives what failed a second try alone, names it, and gives none where more is broken."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 ALONE, SLOW_ALONE = Path("build/tests-alone.txt"), Path("build/tests-slow-alone.txt")
 LIVE = "tests/device/test_gate.py::test_waits[a@b]@test_gate"
-PURE, THREADED = "tests/unit/test_gate.py::test_waits", "tests/unit/test_daemon.py::test_waits@test_daemon"
+UNIT = "tests/unit/test_gate.py::test_waits@test_gate"
 Runs = Callable[..., list[list[str]]]
 
 
@@ -25,8 +25,6 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
     """pytest ends with these exit codes, and notes these tests as failed; returns the commands."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "build").mkdir()
-    (tmp_path / "tests/unit").mkdir(parents=True)
-    (tmp_path / PURE.partition("::")[0]).write_text("from fikitd.base import times\n")
     commands: list[list[str]] = []
 
     def set_up(*codes: int, failed: tuple[str, ...] = ()) -> list[list[str]]:
@@ -52,12 +50,10 @@ def test_what_passes_alone_is_named(runs: Runs, capsys: pytest.CaptureFixture[st
     assert f"passed alone, not beside others: {name}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("line", ["from daemon_in_thread import Daemon", "import core_fake_client as fake"])
-def test_a_daemon_or_a_dispatcher_in_a_thread_is_live_too(runs: Runs, line: str) -> None:
-    Path(THREADED.partition("::")[0]).write_text(f"import os\n{line}\n")
-    commands = runs(1, 0, failed=(LIVE, THREADED))
+def test_each_that_failed_runs_once_more(runs: Runs) -> None:
+    commands = runs(1, 0, failed=(LIVE, UNIT))
     assert suite.main([]) == 0
-    assert commands[1][-1] == "tests/unit/test_daemon.py::test_waits"
+    assert commands[1][-2:] == ["tests/device/test_gate.py::test_waits[a@b]", "tests/unit/test_gate.py::test_waits"]
 
 
 def test_what_fails_twice_has_failed(runs: Runs) -> None:
@@ -69,13 +65,12 @@ def test_what_fails_twice_has_failed(runs: Runs) -> None:
 @pytest.mark.parametrize(
     "failed",
     [
-        (PURE,),
-        (LIVE, PURE),
         ("tests/device/test_gate.py",),  # it could not be read
+        (LIVE, "tests/unit/test_gate.py"),
         tuple(f"tests/cluster/test_jobs.py::test_{number}" for number in range(suite.MOST + 1)),
     ],
 )
-def test_no_second_try_where_no_clock_is_to_blame(failed: tuple[str, ...], runs: Runs) -> None:
+def test_no_second_try_where_more_is_broken(failed: tuple[str, ...], runs: Runs) -> None:
     commands = runs(1, failed=failed)
     assert suite.main([]) == 1
     assert len(commands) == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeCore, FakeProc, eventually
 from daemon_in_thread import Daemon
+from descriptors import descriptors_of
 from fikitd.api.client import Control
 from fikitd.profiles.profile_store import ProfileStore
 from trace_samples import EVENTS
@@ -42,15 +42,8 @@ def test_pages_of_a_job_go_with_it_also_when_its_report_could_not_be_stored(tmp_
     proc.root.mkdir()
     Path(config.daemon.report_dir).write_text("in the way")
 
-    def pages() -> int:
-        found = 0
-        for path in Path("/proc/self/fd").iterdir():
-            with suppress(OSError):  # closed meanwhile
-                found += "fikit-memory" in str(path.readlink())
-        return found
-
     gc.collect()
-    before = pages()
+    before = descriptors_of("fikit-memory")
     gc.disable()  # a failed call's traceback and its frames are a circle, which only the collector would find
     try:
         with fakes.serving(config, core, proc.root):
@@ -59,7 +52,7 @@ def test_pages_of_a_job_go_with_it_also_when_its_report_could_not_be_stored(tmp_
             daemon.client().close()
             eventually(lambda: daemon.control.job("12")["state"] == "ended")
             daemon.control.end("12")
-            eventually(lambda: pages() == before)
+            eventually(lambda: descriptors_of("fikit-memory") == before)
     finally:
         gc.enable()
 
