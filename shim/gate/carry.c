@@ -26,7 +26,6 @@
 
 static atomic_flag carrying = ATOMIC_FLAG_INIT;
 static _Atomic uint32_t settled; /* number of the plan that this process carries out, or has refused; 0: it has decided of none */
-static _Atomic bool ever;        /* a plan was taken: moves of one may be under way */
 
 /* Under the lock of the movable memory. */
 static struct fikit_taken_plan plan;
@@ -99,10 +98,8 @@ static void take(struct fikit_device *device) {
     drop(device, number);
   else if (!fikit_lane_open(context))
     refuse(device);
-  else {
-    atomic_store_explicit(&ever, true, memory_order_relaxed);
+  else
     say_taken(device, plan.number, plan.number);
-  }
 }
 
 /* Without the lock, between begin() and end(): a new plan is taken, a withdrawn one dropped. */
@@ -446,52 +443,6 @@ void fikit_plan_took(struct fikit_device *device, CUdeviceptr at, CUstream strea
   } while (piece.bytes && bring(device, &piece, ordinal, stream));
 }
 
-/* ---- frees */
-
-/* Under the lock. */
-static enum fikit_lane_free take_for_free(CUdeviceptr at, const struct fikit_stream *entry, struct fikit_awaited **awaited) {
-  const uint64_t move = fikit_movable_take(at);
-  return move && !fikit_context_ends() ? fikit_lane_free(move, entry, awaited) : FIKIT_FREE_NOW;
-}
-
-/* Without the lock. Where the driver refuses to wait the memory is freed all the same: a prefetch of it changes no contents. */
-static void wait_for_move(const struct fikit_stream *entry, CUstream stream, struct fikit_awaited *awaited) {
-  const bool waited = fikit_lane_wait(stream, awaited);
-  if (!fikit_movable_lock())
-    return;
-  fikit_lane_give_back(awaited, waited ? entry : NULL);
-  fikit_movable_unlock();
-}
-
-/* Without the lock. The stream itself where the lane cannot follow it. */
-static CUstream behind_both(CUstream stream) {
-  struct fikit_mark *mark = stream ? fikit_mark(stream) : NULL;
-  CUstream found = stream;
-  if (stream && !mark)
-    return stream;
-  if (fikit_movable_lock()) {
-    found = !mark || fikit_lane_follow_mark(mark) ? fikit_lane_stream() : stream;
-    fikit_movable_unlock();
-  }
-  if (mark)
-    fikit_mark_dropped(mark);
-  return found;
-}
-
-CUstream fikit_plan_free(CUdeviceptr at, CUstream stream) {
-  struct fikit_awaited *awaited = NULL;
-  if (!atomic_load_explicit(&ever, memory_order_relaxed))
-    return stream;
-  const struct fikit_stream *entry = stream ? fikit_stream_of(stream) : NULL;
-  if (!fikit_movable_lock())
-    return stream;
-  const enum fikit_lane_free how = take_for_free(at, entry, &awaited);
-  fikit_movable_unlock();
-  if (how == FIKIT_FREE_WAITS)
-    wait_for_move(entry, stream, awaited);
-  return how == FIKIT_FREE_IN_LANE ? behind_both(stream) : stream;
-}
-
 void fikit_plan_context_gone(CUcontext context) {
   if (!fikit_movable_lock_for_good())
     return;
@@ -505,7 +456,6 @@ void fikit_plan_context_gone(CUcontext context) {
 void fikit_plan_forget_all(void) {
   atomic_flag_clear(&carrying);
   atomic_store(&settled, 0);
-  atomic_store(&ever, false);
   plan.number = 0;
   planned = NULL;
   fikit_lane_forget_all();

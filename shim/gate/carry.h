@@ -23,11 +23,6 @@ void fikit_plan_after(struct fikit_device *device, struct fikit_stream *entry, C
  * the first to touch is brought in that order, so that it begins without page faults. A guess that costs no more than time. One load where there is no plan. */
 void fikit_plan_took(struct fikit_device *device, CUdeviceptr at, CUstream stream);
 
-/* Before the driver frees what begins at `at`, which is not moved any more. `stream`: in whose order; NULL: the program's work with it is over. Returns the stream in
- * whose order to free it: that one, which comes behind the moves of it by now, or, where that must not wait for them, one of ours, which
- * comes behind both. One load where there never was a plan. */
-CUstream fikit_plan_free(CUdeviceptr at, CUstream stream);
-
 /* The context was destroyed. */
 void fikit_plan_context_gone(CUcontext context);
 

@@ -71,6 +71,8 @@ static struct {
   struct fikit_awaited awaited[AWAITED];
 } lane;
 
+static _Atomic bool was_open;
+
 static bool is_legacy(const struct fikit_stream *entry) {
   return atomic_load_explicit(&entry->handle, memory_order_relaxed) == (uintptr_t)CU_STREAM_LEGACY;
 }
@@ -105,7 +107,13 @@ bool fikit_lane_open(CUcontext context) {
     undo();
   fikit_capture_restore(mode);
   lane.context = made ? context : NULL;
+  if (made)
+    atomic_store_explicit(&was_open, true, memory_order_relaxed);
   return made;
+}
+
+bool fikit_lane_was_open(void) {
+  return atomic_load_explicit(&was_open, memory_order_relaxed);
 }
 
 /* The device is done with all that was put into the lane: the lane waits for no launch any more. */
@@ -362,11 +370,12 @@ bool fikit_lane_context_gone(CUcontext context) {
   if (!lane.context || lane.context != context)
     return false;
   const uint64_t moves = lane.moves;
-  fikit_lane_forget_all();
+  memset(&lane, 0, sizeof lane);
   lane.moves = lane.over = moves;
   return true;
 }
 
 void fikit_lane_forget_all(void) {
   memset(&lane, 0, sizeof lane);
+  atomic_store(&was_open, false);
 }

@@ -1,5 +1,5 @@
 /* The stream on which a plan's moves go, one behind the other, and how launches and moves wait for each other on the device. One lane per
- * process, in the context in which the plan was taken. All calls but the two that say otherwise are made under the lock of the movable
+ * process, in the context in which the plan was taken. All calls but those that say otherwise are made under the lock of the movable
  * memory. Moves have numbers, from 1 on. */
 #ifndef FIKIT_SHIM_LANE_H
 #define FIKIT_SHIM_LANE_H
@@ -10,6 +10,9 @@
 
 /* Makes the lane in the current context, unless there is one. False: the driver refuses. */
 bool fikit_lane_open(CUcontext context);
+
+/* A lane was made in this process: moves may be under way. Without the lock; one load. */
+bool fikit_lane_was_open(void);
 
 /* Room for one more move? Not while the device is far behind with those that it has. `failed`: the driver's answer is an error. */
 bool fikit_lane_has_room(bool *failed);

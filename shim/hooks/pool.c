@@ -1,6 +1,7 @@
 /* Stream-ordered memory: counted, and moved where it is managed memory, from the call that allocates to the call that frees. Nobody moves it before its stream
  * has come to the allocation (streams/mark.h) nor once it has come to the free (fikit_plan_free). */
 #include "gate/carry.h"
+#include "gate/plan_free.h"
 #include "memory/allocation.h"
 #include "memory/convert.h"
 #include "memory/late_free.h"
