@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-LUA = Path(__file__).resolve().parents[2] / "slurm_plugin" / "lua"
+LUA = Path(__file__).resolve().parents[3] / "slurm_plugin" / "lua"
 LUAS = ("lua5.1", "lua5.3", "lua5.4")  # whichever the builder of a Slurm had
 NO_VALUE = 4294967294
 SITE = "TEST_CONFIG"  # the variable that names the site's fikit.toml
