@@ -241,8 +241,8 @@ static bool is_allocated(const struct behind *behind, CUdeviceptr at) {
   return !mark || fikit_mark_is_before(mark, behind->entry, behind->marks) || fikit_movable_mark_passed(at);
 }
 
-/* Of a piece of which so many bytes are elsewhere. */
-static enum fikit_lane_rate told_by(const struct fikit_piece *piece, uint64_t changes) {
+/* Kind of the move of a piece of which so many bytes are elsewhere. */
+static enum fikit_lane_rate kind_of(const struct fikit_piece *piece, uint64_t changes) {
   if (changes != piece->bytes)
     return FIKIT_NO_RATE;
   if (piece->in)
@@ -258,11 +258,11 @@ static void say_rates(struct fikit_device *device) {
 }
 
 /* Gives the next move to the driver. */
-static enum step hand_over(struct behind *behind, const struct fikit_piece *piece, CUdevice ordinal, enum fikit_lane_rate tells, bool *failed) {
+static enum step hand_over(struct behind *behind, const struct fikit_piece *piece, CUdevice ordinal, enum fikit_lane_rate kind, bool *failed) {
   struct fikit_device *device = behind->device;
   if (!fikit_lane_has_room(failed))
     return STOP;
-  const enum fikit_lane_answer answer = fikit_lane_move(piece, ordinal, piece->in ? fikit_plan_needed(&plan) : 0, tells);
+  const enum fikit_lane_answer answer = fikit_lane_move(piece, ordinal, piece->in ? fikit_plan_needed(&plan) : 0, kind);
   *failed |= answer != FIKIT_LANE_MOVES;
   if (answer == FIKIT_LANE_REFUSED)
     return STOP;
@@ -304,7 +304,7 @@ static enum step go_on(struct behind *behind, struct wanted *wanted) {
   } else if (!behind->answered && wanted->bytes && fikit_copy_asks(behind->device->page, wanted->copy, wanted->bytes))
     return ASK;
   else
-    step = hand_over(behind, &piece, ordinal, told_by(&piece, wanted->bytes), &failed);
+    step = hand_over(behind, &piece, ordinal, kind_of(&piece, wanted->bytes), &failed);
   if (failed)
     refuse(behind->device);
   return failed ? STOP : step;

@@ -29,13 +29,13 @@ bool fikit_lane_follows(const struct fikit_stream *entry);
 bool fikit_lane_record(CUstream stream);
 bool fikit_lane_follow(void);
 
-/* Which rate of the link the time of a move tells. NO_RATE: a part of the piece is there already. FIRST_OUT: the driver has to find host memory for it, and takes three times
- * as long on an H200. */
+/* The kind of a move, for the link's rates. FIRST_OUT: the driver has to find host memory for it, and takes three times as long on an H200. NO_RATE: a part of
+ * the piece is there already, so its time says nothing of the link. */
 enum fikit_lane_rate { FIKIT_RATE_IN, FIKIT_RATE_OUT, FIKIT_RATE_FIRST_OUT, FIKIT_NO_RATE };
 
 /* Gives a move to the driver; it is the newest then. for_launch: number of the launch that needs the memory (launch_seq; 0: none does). REFUSED: the driver does not move it. ALONE: it does, and has refused what was to come with it, so that nobody can wait for it. */
 enum fikit_lane_answer { FIKIT_LANE_REFUSED, FIKIT_LANE_ALONE, FIKIT_LANE_MOVES };
-enum fikit_lane_answer fikit_lane_move(const struct fikit_piece *piece, CUdevice device, uint64_t for_launch, enum fikit_lane_rate tells);
+enum fikit_lane_answer fikit_lane_move(const struct fikit_piece *piece, CUdevice device, uint64_t for_launch, enum fikit_lane_rate kind);
 uint64_t fikit_lane_newest(void);
 
 /* Bytes per second of moves so far in that direction, by the device's own clock; 0: too few were timed. Both: of as many bytes in as out. */
