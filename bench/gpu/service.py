@@ -26,7 +26,8 @@ from bench.record import BenchError
 START_S = 10.0
 COMMAND = [sys.executable, "-c", "from fikitd.entry import fikitd; fikitd()"]
 SMALLER = (
-    "from fikitd.clients.memory_rotation import MemoryRotation; MemoryRotation._total_bytes = lambda *_: {bytes}; "
+    "import sys; from fikitd.config.fikit_toml import load; from fikitd.daemon.main import serve; "
+    "sys.exit(serve(load(sys.argv[1]), gpu_memory_bytes=int(sys.argv[2])))"
 )
 
 
@@ -42,11 +43,15 @@ class Service:
         self._process: subprocess.Popen[bytes] | None = None
 
     def use(self, policy: str, *, spins: bool = True) -> None:
-        """From now on fikitd has this policy; BenchError with its last words when it does not start. spins: as its configuration has it by default;
-        else its threads only sleep."""
+        """From now on fikitd has this policy, and has counted of the programs what the one before it had; BenchError with its last words when it does
+        not start. spins: as its configuration has it by default; else its threads only sleep."""
         runs = self._process is not None and self._process.poll() is None
         if (policy, spins) == (self.policy, self._spins) and runs:
             return
+        before: dict[str, int] = {}
+        if runs:
+            with suppress(DaemonUnreachable, ControlError):
+                before = self._counted()
         self._end()
         self._spins = spins
         self._write_config(policy)
@@ -54,11 +59,24 @@ class Service:
         try:
             wait_until_there(self.root / "run", self._process, START_S)
             running = Control(self.root / "run").ping().split()[-1]
+            self._wait_for_counts(before)
         except (DaemonUnreachable, ControlError) as error:
             raise BenchError(f"fikitd: {error}: {self._last_line()}") from error
         if running != policy:
             raise BenchError(f"fikitd has policy {running}, where it was told to have {policy}")
         self.policy = policy
+
+    def _counted(self) -> dict[str, int]:
+        """Kernels by job."""
+        return {str(job["job"]): int(job["kernels"]) for job in Control(self.root / "run").jobs()}
+
+    def _wait_for_counts(self, before: dict[str, int]) -> None:
+        """A fikitd that was started anew first reads what its programs did under the one before it: what is counted until then is no cell's."""
+        deadline = time.monotonic() + START_S
+        while any(kernels < before.get(job, 0) for job, kernels in self._counted().items()):
+            if time.monotonic() > deadline:
+                raise BenchError(f"fikitd does not go on with its programs: {self._last_line()}")
+            time.sleep(0.01)
 
     def take_gpu_for(self, memory_bytes: int) -> None:
         """From its next start on fikitd takes the GPU for one with so much memory: what more a program has leaves it by a plan, and the GPU itself is
@@ -67,10 +85,9 @@ class Service:
         self._memory_bytes = memory_bytes
 
     def _command(self) -> list[str]:
-        start = [*COMMAND]
         if self._memory_bytes:
-            start[-1] = SMALLER.format(bytes=self._memory_bytes) + start[-1]
-        return [*start, "--config", self.env["FIKIT_CONFIG"]]
+            return [sys.executable, "-c", SMALLER, self.env["FIKIT_CONFIG"], str(self._memory_bytes)]
+        return [*COMMAND, "--config", self.env["FIKIT_CONFIG"]]
 
     def _write_config(self, policy: str) -> None:
         directories = {

@@ -43,8 +43,8 @@ def command(config_file: str | None, run_dir: str | None, check_config: bool) ->
     sys.exit(serve(config))
 
 
-def serve(config: Config, core: Core | None = None) -> int:
-    """Run the daemon, with another native core if one is given; returns its exit code."""
+def serve(config: Config, core: Core | None = None, gpu_memory_bytes: int | None = None) -> int:
+    """Run the daemon; returns its exit code. For tests and benches: with another native core, and as if each GPU had so much memory (server.Server)."""
     # Imported late: --check-config and --help need neither the native core nor asyncio.
     with interrupt.loading():
         from fikitd import _core  # noqa: PLC0415
@@ -61,7 +61,7 @@ def serve(config: Config, core: Core | None = None) -> int:
     _watch_children_without_threads()
 
     async def run() -> None:
-        await server.Server(config, core or _core).run(ready=server.notify_systemd)
+        await server.Server(config, core or _core, gpu_memory_bytes=gpu_memory_bytes).run(ready=server.notify_systemd)
 
     try:
         asyncio.run(run())

@@ -24,6 +24,7 @@ from fikitd.base.shares import REQUESTS as REQUEST_PLACES
 from fikitd.base.shares import Places, connections
 from fikitd.clients.connections import Clients
 from fikitd.clients.fd_store import FdStore
+from fikitd.clients.managed import Managed
 from fikitd.clients.memory_plans import MemoryPlans
 from fikitd.clients.memory_rotation import MemoryRotation
 from fikitd.clients.present import Present, Reported
@@ -71,8 +72,16 @@ LAST_FILES_S: Final = 1.0  # and for files of jobs that have been given up meanw
 class Server:
     """One daemon. `run` returns when it was told to stop."""
 
-    def __init__(self, config: Config, core: Core, proc: Path = Path("/proc"), work: Call | None = None) -> None:
-        """`work`: instead of workers of its own, for tests."""
+    def __init__(
+        self,
+        config: Config,
+        core: Core,
+        proc: Path = Path("/proc"),
+        work: Call | None = None,
+        *,
+        gpu_memory_bytes: int | None = None,
+    ) -> None:
+        """For tests and benches: `work`, instead of workers of its own; `gpu_memory_bytes`, so much of each GPU's memory jobs have together, whatever the GPU has."""
         self._config = config
         self._workers = Workers()
         self._call = work
@@ -140,20 +149,33 @@ class Server:
         self._present = Present(config.scheduler.policy, self._unmanaged.around, self._meter, config.mark())
         plans = MemoryPlans(self._storage, call)
         self._rotation = MemoryRotation(
-            self._jobs.host_bytes, self._devices.memory_bytes, config.oversubscribe.epoch_s, plans
+            self._jobs.host_bytes,
+            (lambda _: gpu_memory_bytes) if gpu_memory_bytes else self._devices.memory_bytes,
+            config.oversubscribe.epoch_s,
+            plans,
+        )
+        keeper = FdStore()
+        managed = Managed(
+            gpus=self._gpus,
+            jobs=self._jobs,
+            mps=self._mps,
+            present=self._present,
+            store=store,
+            storage=self._storage,
+            work=call,
+            keeper=keeper,
+            rotation=self._rotation,
+            proc=proc,
         )
         self._clients = Clients(
-            keeper=FdStore(),
-            rotation=self._rotation,
+            managed,
             gpus=self._gpus,
             devices=self._devices,
             jobs=self._jobs,
             mps=self._mps,
-            present=self._present,
             records=self._records,
-            store=store,
             storage=self._storage,
-            work=call,
+            keeper=keeper,
             proc=proc,
         )
         self._auto = AutoPriorities(

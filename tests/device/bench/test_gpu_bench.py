@@ -307,6 +307,24 @@ def test_a_worker_that_is_killed_is_started_again(somewhere: Place) -> None:
     assert any("bare.low is started again" in note for note in found["notes"])
 
 
+def test_a_cell_behind_a_change_of_the_policy_counts_its_own_kernels_only(somewhere: Place) -> None:
+    part = measurement(somewhere, ways=("prio", "budget", "paper"))
+    real, launched = part._cell, 0
+
+    def and_look(cell: pairs.Cell) -> dict[str, Any]:
+        nonlocal launched
+        found = real(cell)
+        assert part._service is not None
+        said = part._service.report(part._workers["managed.high"].pid)
+        assert said is not None
+        launched = said["kernels"]
+        return found
+
+    part._cell = and_look  # type: ignore[method-assign]
+    cells = part.run()["cells"]
+    assert sum(cell["kernels"][0] for cell in cells) <= launched, cells
+
+
 def test_an_exclusive_gpu_is_shared_by_nobody_but_mps(somewhere: Place) -> None:
     found = measurement(somewhere, ways=("slices",), exclusive=True).run()
     assert "there is no worker bare.low" in found["cells"][0]["error"]
