@@ -82,6 +82,8 @@ def test_container_of_another_c_library_runs_silently_without_the_mounts(cluster
 def test_starter_that_hands_on_few_variables_leaves_its_program_unmanaged_and_silent(cluster: Cluster, spin: Path) -> None:  # fmt: skip
     """As a container runtime with an environment of its own, and every set-uid one."""
     sandbox = cluster.sandbox
-    emulator = f"LD_LIBRARY_PATH={sandbox.root / 'native' / 'emulator'} EMUCUDA_CONFIG={sandbox.root / 'etc' / 'emulator.toml'}"
-    done = cluster.run("srun", GPU, HIGH, cluster.script("few", f"exec env -i PATH=/usr/bin {emulator} {spin} 5 20000"))
+    of_emulator = {name: value for name, value in sandbox.emulated[0].items() if name.startswith("EMUCUDA_")}
+    few = {"PATH": "/usr/bin", "LD_LIBRARY_PATH": sandbox.root / "native" / "emulator", **of_emulator}
+    words = " ".join(f"{name}={value}" for name, value in few.items())
+    done = cluster.run("srun", GPU, HIGH, cluster.script("few", f"exec env -i {words} {spin} 5 20000"))
     assert (done.returncode, done.stdout) == (0, "done\n")
