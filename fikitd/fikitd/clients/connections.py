@@ -26,9 +26,7 @@ from fikitd.base.shares import WATCHERS, NoPlace, Places
 from fikitd.clients.fd_store import FdStore, KeptClient
 from fikitd.clients.managed import Managed
 from fikitd.clients.managed_client import Client
-from fikitd.clients.memory_rotation import MemoryRotation
 from fikitd.clients.packets import Refused, receive, send
-from fikitd.clients.present import Present
 from fikitd.clients.turns import Turns
 from fikitd.gpus.devices import Devices, NotItsGpu
 from fikitd.gpus.dispatchers import Gpus
@@ -37,10 +35,8 @@ from fikitd.jobs import identify
 from fikitd.jobs.registry import Jobs
 from fikitd.mps.clients import Clients as MpsClients
 from fikitd.mps.clients import Outside
-from fikitd.profiles.profile_store import ProfileStore
 from fikitd.store.records import JobRecord, JobRecords
 from fikitd.store.storage import Storage, StorageTimeout
-from fikitd.workers.pool import Call
 
 _log = logging.getLogger("fikitd")
 
@@ -53,25 +49,19 @@ COMPLAINT_INTERVAL_S: Final = 60.0
 class Clients:
     def __init__(
         self,
+        managed: Managed,
         *,
         gpus: Gpus,
         devices: Devices,
         jobs: Jobs,
         mps: MpsClients,
-        present: Present,
         records: JobRecords,
-        store: ProfileStore,
         storage: Storage,
-        work: Call,
         keeper: FdStore,
-        rotation: MemoryRotation,
         proc: Path,
     ) -> None:
         self._keeper = keeper
-        self._managed = Managed(
-            gpus=gpus, jobs=jobs, mps=mps, present=present, store=store, storage=storage, work=work, keeper=keeper,
-            rotation=rotation, proc=proc,
-        )  # fmt: skip
+        self._managed = managed
         self.change_priority = self._managed.change_priority
         self._gpus = gpus
         self._devices = devices

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from fikitd.api.memory_story import MemoryPlan
+from fikitd.api.memory_story import MemoryPlan, Moves
 from fikitd.base.protocol import PLAN_MOVE, PLAN_MOVES
 from fikitd.clients.managed_client import Client
 from fikitd.gpus.dispatchers import Dispatcher
@@ -71,6 +71,12 @@ class _Gpu:
     several: set[int] = field(default_factory=set)  # jobs of several processes
     looked_ns: int = -LOOK_NS
     is_due: bool = False  # the look before this act() saw something new
+
+
+def _most_bytes(moves: Moves | None, since_ns: int) -> int:
+    """The most memory that a client had at a time since a look, by its shim's word; None: it has no plan. In stream order the host may take and give back
+    between two looks all that a pass needs, while the device has not begun with it."""
+    return int(moves["most_bytes"]) if moves and moves["most_at_ns"] >= since_ns else 0
 
 
 class MemoryPlans:
@@ -165,25 +171,20 @@ class MemoryPlans:
         found: list[Program] = []
         left = job.most_bytes
         for process in job.processes:
-            bytes_ = min(max(process.movable_bytes, self._had(process.client, before_ns)), left)
+            member = self._members.get(process.client)
+            moves = member.dispatcher.moves(process.client) if member else None
+            bytes_ = min(max(process.movable_bytes, _most_bytes(moves, before_ns)), left)
             left -= bytes_
-            found.append(self._program(job.job, process.client, bytes_, link))
+            if member is None or moves is None:
+                found.append(Program(job.job, process.client, bytes_, None))
+            else:
+                found.append(self._program(member, job.job, bytes_, moves, link))
         return found
 
-    def _had(self, number: int, before_ns: int) -> int:
-        """The most bytes of memory that a client had since a look, by its shim's word: in stream order the host may have taken and given back all that a
-        pass needs in between, while the device has not begun with it."""
-        if (member := self._members.get(number)) is None:
-            return 0
-        moves = member.dispatcher.moves(number)
-        return moves["most_bytes"] if moves["most_at_ns"] >= before_ns else 0
-
-    def _program(self, job: int, number: int, bytes_: int, link: LinkRate) -> Program:
-        if (member := self._members.get(number)) is None:
-            return Program(job, number, bytes_, None)
+    def _program(self, member: _Member, job: int, bytes_: int, moves: Moves, link: LinkRate) -> Program:
+        number = member.client.number
         inside = member.dispatcher.iteration(number)
         state = member.dispatcher.plan_state(number)
-        moves = member.dispatcher.moves(number)
         of_both = state["bytes_per_s"]  # all that a shim before protocol 8 says
         link.said(self._clock_ns(), number, moves["in_per_s"] or of_both, moves["out_per_s"] or of_both)
         missed = int(moves["missed_bytes"])

@@ -7,16 +7,11 @@ from pathlib import Path
 
 import pytest
 from daemon_process import SOURCE, Fikitd, Runner
-from other_user import UID, OtherUser, other_user
+from other_user import UID, OtherUser
+
+pytest_plugins = ["other_user_fixtures"]
 
 SUBORDINATE = 300_000  # a uid that /etc/subuid would give to the user
-
-
-@pytest.fixture
-def user(emulator_env: Callable[..., dict[str, str]]) -> Iterator[OtherUser]:
-    with other_user(emulator_env()) as user:
-        yield user
-        user.stops_its_daemons()
 
 
 @pytest.fixture

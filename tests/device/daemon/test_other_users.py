@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from daemon_process import SOURCE, Fikitd, Runner
-from other_user import UID, OtherUser, other_user
+from other_user import UID, OtherUser
+
+pytest_plugins = ["other_user_fixtures"]
 
 HIDDEN = "mount -t proc -o hidepid={} proc /proc"
 MANAGED = r"fikit: job run-\d+-1 high: .*50 kernels.*\(emulated GPU\)\n"
-
-
-@pytest.fixture
-def user(emulator_env: Callable[..., dict[str, str]]) -> Iterator[OtherUser]:
-    with other_user(emulator_env()) as user:
-        yield user
-        user.stops_its_daemons()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from emulator_tools import SOURCES, model_flags
+from emulator_tools import SOURCES, cases_of, model_flags, run_case
 
 CASES = [
     "fifo",
@@ -41,12 +41,11 @@ def model(cc: Callable[..., Path]) -> Path:
 
 @pytest.mark.parametrize("case", CASES)
 def test_model_in_manual_time(model: Path, case: str) -> None:
-    done = subprocess.run([model, case], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    run_case(model, case)
 
 
 def test_every_model_case_is_listed(model: Path) -> None:
-    assert subprocess.run([model], capture_output=True, text=True, check=True).stdout.split() == CASES
+    assert cases_of(model) == CASES
 
 
 def test_device_survives_clients_killed_inside_its_lock(cc: Callable[..., Path]) -> None:

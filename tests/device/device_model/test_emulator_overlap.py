@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from emulator_tools import SOURCES, model_flags
+from emulator_tools import SOURCES, cases_of, model_flags, run_case
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -41,12 +41,11 @@ def overlap(cc: Callable[..., Path]) -> Path:
 
 @pytest.mark.parametrize("case", CASES)
 def test_kernels_beside_each_other_in_manual_time(overlap: Path, case: str) -> None:
-    done = subprocess.run([overlap, case], capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
+    run_case(overlap, case)
 
 
 def test_every_overlap_case_is_listed(overlap: Path) -> None:
-    assert subprocess.run([overlap], capture_output=True, text=True, check=True).stdout.split() == CASES
+    assert cases_of(overlap) == CASES
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulator_tools import SOURCES, driver_flags, finish, model_flags, start, stats
+from emulator_tools import SOURCES, cases_of, driver_flags, finish, model_flags, run_case, start, stats
 
 Env = Callable[..., dict[str, str]]
 MIB = 1 << 20
@@ -36,12 +36,11 @@ def model(cc: Callable[..., Path]) -> Path:
 
 @pytest.mark.parametrize("case", CASES)
 def test_model_in_manual_time(model: Path, case: str) -> None:
-    done = subprocess.run([model, case], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    run_case(model, case)
 
 
 def test_every_model_case_is_listed(model: Path) -> None:
-    assert subprocess.run([model], capture_output=True, text=True, check=True).stdout.split() == CASES
+    assert cases_of(model) == CASES
 
 
 @pytest.fixture(scope="module")

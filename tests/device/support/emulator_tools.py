@@ -21,6 +21,17 @@ def model_flags(cc: Callable[..., Path]) -> tuple[str, ...]:
     return (*common, str(cc(first, *common, "-shared", "-fPIC", *map(str, others))))
 
 
+def run_case(model: Path, case: str) -> None:
+    """One case of a C++ test program of the device model; the program says what is wrong."""
+    done = subprocess.run([model, case], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def cases_of(model: Path) -> list[str]:
+    """All cases that the program has."""
+    return subprocess.run([model], capture_output=True, text=True, check=True).stdout.split()
+
+
 def driver_flags(native: Path) -> tuple[str, ...]:
     """Flags that link a test program to the emulated driver, as one with DT_NEEDED libcuda.so.1."""
     return (f"-L{native / 'emulator'}", "-l:libcuda.so.1", "-pthread")

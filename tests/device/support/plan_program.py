@@ -124,6 +124,13 @@ def rounds(run: Program, count: int) -> None:
     assert run.line() == "round"
 
 
+def taken(page: Page) -> None:
+    """The plan is carried out, and the driver has refused nothing."""
+    said = page.planned()
+    assert (said["taken"], said["refused"]) == (1, 0)
+    assert said["carried_out"] > 0
+
+
 def right(run: Program) -> bool:
     """Let the program end; every byte of its memory is what it should be, and the shim has had nothing to say."""
     run.go()

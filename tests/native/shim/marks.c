@@ -3,18 +3,11 @@
 #include "base/symbols.h"
 #include "streams/capture.h"
 #include "streams/context_end.h"
+#include "check.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define CHECK(condition)                                             \
-  do {                                                               \
-    if (!(condition)) {                                              \
-      printf("%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-      exit(1);                                                       \
-    }                                                                \
-  } while (0)
 
 enum { MARKS = 1024, REFUSED = 2 };
 

@@ -1,20 +1,13 @@
 /* What the shim makes of a plan: against a reckoning one launch at a time, and while fikitd writes another one. */
 #include "base/look.h"
 #include "gate/plan.h"
+#include "check.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define CHECK(condition)                                                 \
-  do {                                                                   \
-    if (!(condition)) {                                                  \
-      printf("%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);     \
-      exit(1);                                                           \
-    }                                                                    \
-  } while (0)
 
 static struct fikit_plan shared;
 static struct fikit_taken_plan taken;

@@ -166,6 +166,13 @@ class Node:
         return self.dispatcher.told[begin:]
 
 
+def with_client() -> Node:
+    """A node whose client may have a plan."""
+    node = Node()
+    node.plans.came(node.client, node.dispatcher)  # type: ignore[arg-type]
+    return node
+
+
 def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     @wraps(test)
     def run(*arguments: Any, **named: Any) -> None:

@@ -13,14 +13,12 @@ from fikitd.clients.memory_plans import BURST_NS, SHARE
 from fikitd.gpus.memory_budgets import VALID_NS
 from fikitd.gpus.residency import Link
 from fikitd.workers.pool import Rights, WorkFailed
-from planned_node import GIB, OUTLINE, PATH, PLANNED, FakeDispatcher, Node, S, in_a_loop
+from planned_node import GIB, OUTLINE, PATH, PLANNED, FakeDispatcher, Node, S, in_a_loop, with_client
 
 
 @pytest.fixture
 def node() -> Node:
-    node = Node()
-    node.plans.came(node.client, node.dispatcher)  # type: ignore[arg-type]
-    return node
+    return with_client()
 
 
 @in_a_loop

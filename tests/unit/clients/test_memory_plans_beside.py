@@ -9,14 +9,12 @@ import pytest
 from fikitd.clients.memory_plans import BURST_NS
 from fikitd.gpus.memory_turns import Process, Seen
 from fikitd.gpus.residency import Link
-from planned_node import GIB, Node, S, in_a_loop
+from planned_node import GIB, Node, S, in_a_loop, with_client
 
 
 @pytest.fixture
 def node() -> Node:
-    node = Node()
-    node.plans.came(node.client, node.dispatcher)  # type: ignore[arg-type]
-    return node
+    return with_client()
 
 
 @in_a_loop
