@@ -32,7 +32,7 @@ from fikitd.gpus.memory_budgets import (
     Send,
 )
 from fikitd.gpus.memory_outline import Outline, Planned
-from fikitd.gpus.memory_turns import Seen
+from fikitd.gpus.memory_turns import MovableJob
 from fikitd.store.storage import Storage, reason
 from fikitd.workers.allowance import Allowance
 from fikitd.workers.pool import Call, Rights
@@ -110,7 +110,9 @@ class MemoryPlans:
             story.plans_ended(number)
         self._ask_no_more(number)
 
-    def look(self, place: str, room_bytes: int, total_bytes: int, seen: Sequence[Seen], link: LinkRate) -> list[Seen]:
+    def look(
+        self, place: str, room_bytes: int, total_bytes: int, seen: Sequence[MovableJob], link: LinkRate
+    ) -> list[MovableJob]:
         """Looks at a GPU's jobs (`seen`), and returns them with how much memory on the GPU is enough for each process. A look within LOOK_NS of the last one
         at the same jobs reads nothing new. link: of this GPU; it learns the rates that shims have measured."""
         here = self._gpus.setdefault(place, _Gpu())
@@ -129,7 +131,7 @@ class MemoryPlans:
             for job in seen
         ]
 
-    def act(self, place: str, seen: Sequence[Seen], away: Container[int], *, changing: bool) -> None:
+    def act(self, place: str, seen: Sequence[MovableJob], away: Container[int], *, changing: bool) -> None:
         """What look() of the GPU has found is done: plans are asked for, sent, renewed and dropped. away: clients whose turn it is not. changing: a turn
         is ending or beginning. Never raises."""
         here = self._gpus[place]
@@ -163,7 +165,7 @@ class MemoryPlans:
         for gone in self._gpus.keys() - set(places):
             del self._gpus[gone]
 
-    def _programs(self, job: Seen, link: LinkRate, before_ns: int) -> list[Program]:
+    def _programs(self, job: MovableJob, link: LinkRate, before_ns: int) -> list[Program]:
         """A job's processes on the GPU; none where there are too many, or no shim of theirs carries a plan out. Together they have no more than the job
         was approved for. before_ns: of the last look."""
         if len(job.processes) > MOST_PROCESSES or not any(each.client in self._members for each in job.processes):

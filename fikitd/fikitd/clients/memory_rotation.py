@@ -18,7 +18,7 @@ from fikitd.config.oversubscribe import HIGHEST
 from fikitd.gpus.dispatchers import Dispatcher
 from fikitd.gpus.link_rate import LinkRate
 from fikitd.gpus.memory import MemoryPage
-from fikitd.gpus.memory_turns import MemoryTurns, Process, Seen, Step, Swap
+from fikitd.gpus.memory_turns import MemoryTurns, MovableJob, Process, Step, Swap
 from fikitd.gpus.residency import EpochRules
 from fikitd.store.records import JobRecord
 
@@ -133,7 +133,7 @@ class MemoryRotation:
         return away
 
     def _take_turns(
-        self, place: str, jobs: dict[int, list[_Member]], room: int, total: int, seen: list[Seen]
+        self, place: str, jobs: dict[int, list[_Member]], room: int, total: int, seen: list[MovableJob]
     ) -> set[int]:
         turns = self._places.get(place)
         if turns is None:
@@ -141,9 +141,9 @@ class MemoryRotation:
                 return set()
             turns = self._places[place] = MemoryTurns(self._rules, self._links[place])
         before = turns.swaps
-        for want in turns.look(self._clock_ns(), room, total, seen):
-            member = self._members[want.client]
-            turns.told(want.client, member.dispatcher.set_goal(want.client, want.goal_bytes))
+        for goal in turns.look(self._clock_ns(), room, total, seen):
+            member = self._members[goal.client]
+            turns.told(goal.client, member.dispatcher.set_goal(goal.client, goal.bytes))
         if turns.newest is not None and turns.swaps != before:
             self._say(place, jobs, turns.newest)
         if turns.step is Step.FITS and len(jobs) < 2:
@@ -188,7 +188,7 @@ def _stays(member: _Member, may_move: bool, most: int) -> int:
     return min(held, most)
 
 
-def _seen(number: int, members: list[_Member], host_bytes: Callable[[JobRecord], int]) -> Seen:
+def _seen(number: int, members: list[_Member], host_bytes: Callable[[JobRecord], int]) -> MovableJob:
     record = members[0].client.job.record
     processes = []
     for client, dispatcher, _, _ in members:
@@ -205,7 +205,7 @@ def _seen(number: int, members: list[_Member], host_bytes: Callable[[JobRecord],
                 launches,
             )
         )
-    return Seen(number, processes, record.mem_bytes + host_bytes(record), lambda: _gpu_time_ns(members))
+    return MovableJob(number, processes, record.mem_bytes + host_bytes(record), lambda: _gpu_time_ns(members))
 
 
 def _gpu_time_ns(members: list[_Member]) -> int | None:

@@ -14,7 +14,7 @@ from fikitd.api.memory_story import MemoryPlan, MemoryStory
 from fikitd.clients.memory_plans import MemoryPlans
 from fikitd.gpus.link_rate import LinkRate
 from fikitd.gpus.memory_outline import Outline, Planned, Point
-from fikitd.gpus.memory_turns import Process, Seen
+from fikitd.gpus.memory_turns import MovableJob, Process
 from fikitd.workers.pool import Rights
 
 GIB = 2**30
@@ -145,12 +145,12 @@ class Node:
         job: int = 12,
         first: int = 3,
         *,
-        others: Sequence[Seen] = (),
+        others: Sequence[MovableJob] = (),
         away: Container[int] = (),
         changing: bool = False,
     ) -> None:
         own = [Process(first + i, self.has_bytes, 0, 0, False, False, 0) for i in range(processes)]
-        seen = [Seen(job, own, self.approved), *others]
+        seen = [MovableJob(job, own, self.approved), *others]
         found = self.plans.look("gpu", room, 16 * GIB, seen, self.link)[0].processes
         self.enough = [each.enough_bytes for each in found]
         self.plans.act("gpu", seen, away, changing=changing)

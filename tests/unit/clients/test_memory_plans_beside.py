@@ -7,7 +7,7 @@ import logging
 
 import pytest
 from fikitd.clients.memory_plans import BURST_NS
-from fikitd.gpus.memory_turns import Process, Seen
+from fikitd.gpus.memory_turns import MovableJob, Process
 from fikitd.gpus.residency import Link
 from planned_node import GIB, Node, S, in_a_loop, with_client
 
@@ -109,9 +109,9 @@ async def test_what_waits_to_be_planned_where_nobody_may_have_a_plan_is_not(
     assert caplog.messages == [], "nothing was begun"
 
 
-def other_job(bytes_: int) -> Seen:
+def other_job(bytes_: int) -> MovableJob:
     """Whose shim carries no plan out."""
-    return Seen(77, [Process(99, bytes_, 0, 0, False, False, 0)], bytes_)
+    return MovableJob(77, [Process(99, bytes_, 0, 0, False, False, 0)], bytes_)
 
 
 @in_a_loop

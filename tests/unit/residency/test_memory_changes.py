@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from fikitd.gpus.memory_turns import Process, Seen, Step
+from fikitd.gpus.memory_turns import MovableJob, Process, Step
 from fikitd.gpus.residency import Link
 from turned_gpu import GIB, MS, Gpu, S, three
 
@@ -50,19 +50,19 @@ def test_room_that_nobody_made_is_not_filled_ahead_for_the_driver_would_take_it_
 def test_each_process_moves_as_soon_as_its_own_work_has_ended() -> None:
     gpu = Gpu(10 * GIB)
     both = [Process(1, 4 * GIB, 4 * GIB, 0, True, True, 0), Process(11, 4 * GIB, 4 * GIB, 0, True, True, 0)]
-    gpu.jobs[1] = Seen(1, both, 64 * GIB)
+    gpu.jobs[1] = MovableJob(1, both, 64 * GIB)
     gpu.add(2, 8 * GIB)
     for _ in range(4000):
         if gpu.turns.step is Step.STOP:
             break
         gpu.look()
         gpu.now_ns += 50 * MS
-    gpu.jobs[1] = Seen(1, [replace(both[0], busy=False), both[1]], 64 * GIB)
+    gpu.jobs[1] = MovableJob(1, [replace(both[0], busy=False), both[1]], 64 * GIB)
     gpu.now_ns += MS
-    assert [want.client for want in gpu.look()] == [1]
+    assert [goal.client for goal in gpu.look()] == [1]
     gpu.now_ns += 100 * MS
-    gpu.jobs[1] = Seen(1, [replace(each, busy=False) for each in both], 64 * GIB)
-    assert [want.client for want in gpu.look()] == [11]
+    gpu.jobs[1] = MovableJob(1, [replace(each, busy=False) for each in both], 64 * GIB)
+    assert [goal.client for goal in gpu.look()] == [11]
     assert gpu.turns.step is Step.STOP
     gpu.now_ns += MS
     gpu.look()

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fikitd.gpus.memory_turns import ALL, MemoryTurns, Process, Seen, Step, Want
+from fikitd.gpus.memory_turns import ALL, Goal, MemoryTurns, MovableJob, Process, Step
 from turned_gpu import GIB, Gpu
 
 
 def test_what_a_job_says_beyond_what_it_was_given_counts_for_nothing() -> None:
     gpu = Gpu(16 * GIB)
     gpu.add(1, 8 * GIB)
-    gpu.jobs[2] = Seen(2, [Process(2, 2**53, 2**53, 0, True, False, 2**53)], 8 * GIB)
+    gpu.jobs[2] = MovableJob(2, [Process(2, 2**53, 2**53, 0, True, False, 2**53)], 8 * GIB)
     gpu.pass_(10)
     assert gpu.running() == {1, 2}
 
 
 def test_no_more_than_it_was_given_counts_as_being_there() -> None:
-    liar = Seen(2, [Process(2, 2**53, 2**53, 0, True, False, 0)], 8 * GIB)
+    liar = MovableJob(2, [Process(2, 2**53, 2**53, 0, True, False, 0)], 8 * GIB)
     assert (liar.bytes, liar.resident_bytes) == (8 * GIB, 8 * GIB)
 
 
@@ -59,17 +59,17 @@ def test_one_that_comes_to_need_more_in_its_turn_says_so_to_its_shim() -> None:
     gpu.pass_(1)
     assert gpu.jobs[runs].resident_bytes == 6 * GIB
     gpu.change(runs, enough_bytes=None)  # its plan is gone
-    assert Want(runs, ALL) in gpu.look()
-    assert Want(runs, ALL) not in gpu.look(), "once"
+    assert Goal(runs, ALL) in gpu.look()
+    assert Goal(runs, ALL) not in gpu.look(), "once"
 
 
 def test_each_process_brings_and_keeps_by_what_it_has_enough_with() -> None:
     planned = Process(1, 8 * GIB, 8 * GIB, 0, True, False, 0, enough_bytes=4 * GIB)
     whole = Process(2, 2 * GIB, 2 * GIB, 0, True, False, 0)
-    job = Seen(7, [planned, whole], 64 * GIB)
+    job = MovableJob(7, [planned, whole], 64 * GIB)
     assert (job.bytes, job.needed_bytes) == (10 * GIB, 6 * GIB)
-    assert MemoryTurns._towards(job, ALL) == [Want(1, 4 * GIB), Want(2, 2 * GIB)]
-    assert MemoryTurns._towards(job, 3 * GIB) == [Want(1, 2 * GIB), Want(2, GIB)]
+    assert MemoryTurns._towards(job, ALL) == [Goal(1, 4 * GIB), Goal(2, 2 * GIB)]
+    assert MemoryTurns._towards(job, 3 * GIB) == [Goal(1, 2 * GIB), Goal(2, GIB)]
     without = replace(job, processes=[replace(planned, enough_bytes=None), whole])
-    assert MemoryTurns._towards(without, ALL) == [Want(1, ALL), Want(2, ALL)]
-    assert MemoryTurns._towards(without, 5 * GIB) == [Want(1, 4 * GIB), Want(2, GIB)]
+    assert MemoryTurns._towards(without, ALL) == [Goal(1, ALL), Goal(2, ALL)]
+    assert MemoryTurns._towards(without, 5 * GIB) == [Goal(1, 4 * GIB), Goal(2, GIB)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from fikitd.gpus.memory_turns import MemoryTurns, Process, Seen, Step, Want
+from fikitd.gpus.memory_turns import Goal, MemoryTurns, MovableJob, Process, Step
 from fikitd.gpus.residency import EpochRules, Link
 
 GIB = 2**30
@@ -23,7 +23,7 @@ class Gpu:
     deaf: set[int] = field(default_factory=set)
     late: set[int] = field(default_factory=set)  # they report just before nobody would wait for them any more
     turns: MemoryTurns = field(default_factory=lambda: MemoryTurns(RULES))
-    jobs: dict[int, Seen] = field(default_factory=dict)
+    jobs: dict[int, MovableJob] = field(default_factory=dict)
     now_ns: int = 0
     goals: dict[int, tuple[int, int]] = field(default_factory=dict)  # client: number and bytes
     ran_ns: dict[int, int] = field(default_factory=dict)
@@ -32,18 +32,18 @@ class Gpu:
     number: int = 0
 
     def add(self, job: int, bytes_: int, *, at_gate: bool = True, busy: bool = False) -> None:
-        self.jobs[job] = Seen(job, [Process(job, bytes_, bytes_, 0, at_gate, busy, 0)], 64 * GIB)
+        self.jobs[job] = MovableJob(job, [Process(job, bytes_, bytes_, 0, at_gate, busy, 0)], 64 * GIB)
 
     def change(self, job: int, **what: object) -> None:
         self.jobs[job] = replace(self.jobs[job], processes=[replace(self.jobs[job].processes[0], **what)])  # type: ignore[arg-type]
 
-    def look(self) -> list[Want]:
-        wants = self.turns.look(self.now_ns, self.room, 16 * GIB, list(self.jobs.values()))
-        for want in wants:
+    def look(self) -> list[Goal]:
+        goals = self.turns.look(self.now_ns, self.room, 16 * GIB, list(self.jobs.values()))
+        for goal in goals:
             self.number += 1
-            self.goals[want.client] = self.number, want.goal_bytes
-            self.turns.told(want.client, self.number)
-        return wants
+            self.goals[goal.client] = self.number, goal.bytes
+            self.turns.told(goal.client, self.number)
+        return goals
 
     def pass_(self, seconds: float) -> None:
         for _ in range(round(seconds * 20)):
