@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from fikit.wording import units
 from fikitd.simulation.simulator import SLICES, Device
 
 from bench import device_option, page
@@ -112,7 +113,7 @@ def run(
     rows = measure(PAIRS[:pairs], list(LOW)[:arrays], policy, seconds, stretch, device)
     worst = {part: max(row["error"][part] for row in rows) for part in ("alone", "waited", "delayed")}
     worst["unexplained"] = max(row["report"]["unexplained"] / row["report"]["elapsed"] for row in rows)
-    said = ", ".join(f"{part} {share:.1%}" for part, share in worst.items())
+    said = ", ".join(f"{part} {units.share(share, 1)}" for part, share in worst.items())
     return Result(
         f"{table(rows)}\n{len(rows)} reports, {policy} on {device}, emulated, in real time; at most so far from the device's record, of "
         f"elapsed: {said}",
@@ -198,6 +199,6 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
         lines.append(
             f"| {row['job']} | {row['beside']} | {said['elapsed']:.3f} | {said['waited'] + said['late']:.3f} ({record['waited']:.3f}) "
             f"| {said['delayed']:.3f} ({record['delayed']:.3f}) | {said['host']:.3f} | {said['unexplained']:.3f} "
-            f"| {said['alone']:.3f} ({record['alone']:.3f}) | {ratio} | {max(row['error'].values()):.1%} |"
+            f"| {said['alone']:.3f} ({record['alone']:.3f}) | {ratio} | {units.share(max(row['error'].values()), 1)} |"
         )
     return "\n".join([*lines, ""])

@@ -72,14 +72,14 @@ def _live(row: dict[str, Any], name: str) -> str:
 def _compared(rows: list[dict[str, Any]], width: int) -> Iterable[str]:
     several = max(len(row["live"]) for row in rows) > 1
     room = 22 if several else 7
-    yield f"{'case':{width}}  JCT ratio {'':{room}} diff.   host   harvest {'':{room}} diff.    p99 {'':{room}}  load"
+    yield f"{'case':{width}}  JCT ratio {'':{room}} diff.    host   harvest {'':{room}} diff.    p99 {'':{room}}  load"
     for row in rows:
         jct, p99, harvest = (
             f"{row['simulated'][name]:7.3f} {_live(row, name):{room}}"
             for name in ("high_jct_ratio", "high_p99_ratio", "harvest")
         )
         jct_differs, harvest_differs = difference(row)
-        host = f"{100 * _middle(row, 'host_longer'):+5.1f}%"
+        host = f"{100 * _middle(row, 'host_longer'):+5.1f} %"
         yield (
             f"{row['case']:{width}}  {jct} {jct_differs:+.3f} {host} {harvest} {harvest_differs:+.3f} {p99} {_loads(row)}  {verdict(row)}"
         )

@@ -19,6 +19,7 @@ from fikit.demo import plan
 from fikit.demo.result import PROMISED_SLOWDOWN
 from fikit.demo.told import APART
 from fikit.reporters import demo_table
+from fikit.wording import units
 
 from bench.record import BenchError, Result
 
@@ -49,7 +50,7 @@ def result(summaries: list[dict[str, Any]], emulated: bool, slurm: bool) -> Resu
     known = [each for each in apart if each is not None]
     lines = [" run   high, fikit   high, default sharing   low's share"]
     for number, (one, default) in enumerate(zip(summaries, shared, strict=True), 1):
-        share = "unknown" if one["low_share"] is None else f"{one['low_share']:.0%}"
+        share = "unknown" if one["low_share"] is None else units.share(one["low_share"])
         lines.append(f"{number:4}   {one['high_slowdown']:10.3f}x   {default:19.2f}x   {share:>11}")
     mode = summaries[0]["device"]["sharing"] or "a real GPU"
     lines.append(
@@ -57,8 +58,8 @@ def result(summaries: list[dict[str, Any]], emulated: bool, slurm: bool) -> Resu
     )
     agree = sum(each <= APART for each in known)
     if apart:
-        most = f", at most {max(known):.1%} apart" if known else ""
-        lines.append(f"{agree} of {len(apart)} reports agree with the clock within {APART:.0%}{most}")
+        most = f", at most {units.share(max(known), 1)} apart" if known else ""
+        lines.append(f"{agree} of {len(apart)} reports agree with the clock within {units.share(APART)}{most}")
     return Result(
         "\n".join(lines),
         emulated,

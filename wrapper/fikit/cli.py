@@ -27,7 +27,7 @@ COMMANDS = {
     "doctor": "Check this machine and say what to do.",
     "demo": "Two jobs on one GPU: alone, with default sharing, with fikit.",
     "sandbox": "Run CMD inside a throw-away Slurm with emulated GPUs.",
-    "sim": "What a policy does to recorded jobs, in manual time.",
+    "sim": "What a policy does to recorded jobs, in simulated time.",
 }
 
 

@@ -31,9 +31,10 @@ TIME: Final = {  # of the client's job so far, as in its report
     **{f"{part}_s": amount() for part in ("elapsed", "alone", "waited", "delayed", "host", "unexplained")},
     "slowdown": null_or(amount()), "max_slowdown": null_or(amount(1)),
 }  # fmt: skip
+_LINK = schema.fields({"in_bytes_per_s": null_or(amount()), "out_bytes_per_s": null_or(amount())})
 _LATELY: Final = {  # which a fikitd of before does not say
     "device_mode": MODE, "job_time": schema.fields(TIME), "auto": null_or(one_of(*AUTO_STATES)),
-    "memory_on_gpu_bytes": null_or(_COUNT), "memory_plan": null_or(PLAN_NOW_CHECK),
+    "memory_on_gpu_bytes": null_or(_COUNT), "memory_plan": null_or(PLAN_NOW_CHECK), "link": null_or(_LINK),
 }  # fmt: skip
 _OTHERS_CLIENT, _OWN_CLIENT = schema.fields(PUBLIC), schema.fields({**PUBLIC, **_OWN}, _LATELY)
 

@@ -187,7 +187,7 @@ class Managed:
             job.warn(sentence)
         self._present.came(
             number, pid, device, job, stats_now=stats_now, held_bytes=partial(memory.held_by, share), mode=client.mode,
-            device_now=dispatcher.device, place=client.place,
+            device_now=dispatcher.device, place=client.place, link_now=partial(self._rotation.link_of, client),
         )  # fmt: skip
         self._rotation.came(client, dispatcher, memory, share)
         job.trace.came(number, pid, device.uuid, partial(dispatcher.journal, number))

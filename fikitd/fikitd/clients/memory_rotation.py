@@ -76,6 +76,11 @@ class MemoryRotation:
         self._plans.went(number)
         self._away.discard(number)
 
+    def link_of(self, client: Client) -> tuple[float | None, float | None]:
+        """What its plans are made for, bytes per second in and out, as moves have shown it; None: nothing has moved that way."""
+        link = self._links.get(client.place)
+        return (None, None) if link is None else link.measured(client.number)
+
     async def watch(self) -> None:
         """Until cancelled."""
         while True:

@@ -35,6 +35,7 @@ class _Client(NamedTuple):
     held_bytes: Callable[[], int]
     mode: str
     device_now: Callable[[], Mapping[str, Any]] | None
+    link_now: Callable[[], tuple[float | None, float | None]] | None
 
 
 class Reported(NamedTuple):
@@ -74,9 +75,10 @@ class Present:
         mode: str = SLICES,
         device_now: Callable[[], Mapping[str, Any]] | None = None,
         place: str = "",
+        link_now: Callable[[], tuple[float | None, float | None]] | None = None,
     ) -> None:
-        """`device_now`: what is known of the GPU itself, as Dispatcher.device() says it. `place`: under which name it is shared."""
-        client = self._clients[number] = _Client(pid, device, job, stats_now, held_bytes, mode, device_now)
+        """`link_now`: rates of the GPU's link, in and out, as MemoryRotation.link_of() says them. `device_now`: what is known of the GPU itself, as Dispatcher.device() says it. `place`: under which name it is shared."""
+        client = self._clients[number] = _Client(pid, device, job, stats_now, held_bytes, mode, device_now, link_now)
         if self._meter:
             self._meter.came(
                 number, place or device.uuid, device, job, stats_now=stats_now, held_bytes=held_bytes,
@@ -172,6 +174,12 @@ def _switch_ns(client: _Client) -> int | None:
     return found
 
 
+def _link(client: _Client) -> dict[str, float | None] | None:
+    """How fast memory moves over the GPU's link, as moves showed; None: nothing has moved."""
+    inward, outward = client.link_now() if client.link_now is not None else (None, None)
+    return None if inward is None and outward is None else {"in_bytes_per_s": inward, "out_bytes_per_s": outward}
+
+
 def _seen(number: int, client: _Client, job_time: dict[str, Any]) -> dict[str, Any]:
     stats, record = client.stats_now(), client.job.record
     gpu_time_ns = stats["gpu_time_ns"]
@@ -191,6 +199,7 @@ def _seen(number: int, client: _Client, job_time: dict[str, Any]) -> dict[str, A
         "memory_limit_bytes": client.job.memory_limit_bytes,
         "memory_on_gpu_bytes": client.job.bytes_on_gpu(client.device.uuid) if client.job.memory_story else None,
         "memory_plan": client.job.memory_plan,
+        "link": _link(client),
         "device_mode": client.mode,
         "auto": (client.job.auto_said() or {}).get("state"),
         "job_time": job_time,

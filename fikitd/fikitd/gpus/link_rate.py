@@ -61,6 +61,10 @@ class _Direction:
         said = self.said.get(client)
         return self.bytes_per_s if said is None else said.rate
 
+    def measured(self, client: int) -> float | None:
+        said = self.said.get(client)
+        return self.believed if said is None else said.rate
+
     def moved(self, jobs: Iterable[int], seen: float) -> None:
         for job in jobs:
             before = self.by_job.get(job, seen)
@@ -94,6 +98,10 @@ class LinkRate:
         """No others than these take turns any more. What was believed holds on until something moves."""
         for way in (self._in, self._out):
             way.by_job = {job: rate for job, rate in way.by_job.items() if job in jobs}
+
+    def measured(self, client: int) -> tuple[float | None, float | None]:
+        """What of `of` moves have shown, in and out; None: it is assumed."""
+        return self._in.measured(client), self._out.measured(client)
 
     def said(self, now_ns: int, client: int, in_bytes_per_s: int, out_bytes_per_s: int) -> None:
         """By the client's shim, of its plan's moves; 0: nothing yet. The first word of a direction counts at once."""

@@ -321,13 +321,15 @@ def _moves(of: Range, after: int, before: int, copy: int) -> Iterator[WireMove]:
         yield WireMove(after, before, chunk, of.allocation, min(PLAN_CHUNKS, end - chunk), copy)
 
 
-def coarse(accesses: Mapping[str, Any], number: int = 0, chunks_of_a_piece: int = 1) -> Iteration | None:
-    """The iteration in pieces so large that it can be planned in time, of so many chunks at least. As `iteration`."""
+def coarse(
+    accesses: Mapping[str, Any], number: int = 0, chunks_of_a_piece: int = 1, most_work: int | None = None
+) -> Iteration | None:
+    """The iteration in pieces so large that it can be planned in time, of so many chunks at least. most_work: launches times pieces. As `iteration`."""
     launches = len(accesses["iterations"][number]["steps"])
     while chunks_of_a_piece <= PLAN_CHUNKS:
         with suppress(TooFine):
             found = iteration(accesses, number, chunks_of_a_piece)
-            if found is None or len(found.ranges) <= min(MOST_PIECES, MOST_WORK // launches):
+            if found is None or len(found.ranges) <= min(MOST_PIECES, (most_work or MOST_WORK) // launches):
                 return found
         chunks_of_a_piece *= 2
     raise ValueError("its iteration has more launches and memory than can be planned")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fikitd import _simulator
+from fikitd.base.quantities import percent
 from fikitd.simulation.simulator import ARRIVALS, NO_COSTS, Scenario, SimulatorError, high_alone, left_ns, used_ns
 
 STEPS = 40
@@ -98,7 +99,7 @@ class Bound:
         the device, and what the low job does alone."""
         slowdown = max(0.0, jct_ratio - 1)
         if slowdown > self.most:
-            raise SimulatorError(f"the bound was made for slowdowns up to {self.most:.0%}")
+            raise SimulatorError(f"the bound was made for slowdowns up to {percent(self.most)}")
         busy_ns = high_alone(self.scenario).high_ns
         if self._left_ns(self._high.span_ns) <= 0:
             return 0.0

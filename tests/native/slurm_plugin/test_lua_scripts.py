@@ -200,6 +200,13 @@ def test_what_slurmctld_has_sent_is_changed_where_it_comes_from(
     assert list(directory.glob("*.lua")) == []
 
 
+def test_without_a_slurm_conf_nothing_is_written(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CONF", str(directory / "slurm.conf"))
+    done = CliRunner().invoke(cli, ["lua"])
+    assert (done.exit_code, f"there is no {directory / 'slurm.conf'}" in done.output) == (1, True)
+    assert list(directory.iterdir()) == []
+
+
 def test_what_is_no_lua_stays_as_it_is(directory: Path) -> None:
     script = directory / "job_submit.lua"
     script.write_text("function slurm_job_submit( return end\n")

@@ -59,7 +59,7 @@ PROFILE: dict[str, Any] = {
     "key": "train-99", "device": DEVICE, "command": ["python3", "train.py"], "runs": 2, "launches": 3000,
     "created": "2026-11-21T12:00:00Z", "variants": 2, "bytes": 71_000,
     "memory": {
-        "peak_bytes": 9 << 30, "gpu_bytes": 16 << 30, "link_bytes_per_s": 24e9,
+        "peak_bytes": 9 << 30, "gpu_bytes": 16 << 30,
         "beside": [
             {"key": "[red]infer-7", "peak_bytes": 2 << 30, "how": "together", "moved_bytes": 0, "moved_s": 0.0, "share": None},
             {"key": "tune-3", "peak_bytes": 8 << 30, "how": "turns", "moved_bytes": 2 << 30, "moved_s": 0.0895, "share": 0.003},

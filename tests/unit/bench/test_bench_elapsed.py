@@ -75,4 +75,4 @@ def test_tasks_of_an_array_are_as_important_and_the_first_ones_report_is_compare
     assert (row["job"], row["beside"]) == ("small", "2 tasks of its array")
     assert row["record"] == {"delayed": 0, "waited": 2, "alone": 10, "span": 12}
     assert row["error"] == pytest.approx({"delayed": 0.5 / 14, "waited": 0, "alone": 0.5 / 14})
-    assert elapsed.table([row]).splitlines()[2].endswith("| 10.000 (10.000) | 1.20 | 3.6% |")
+    assert elapsed.table([row]).splitlines()[2].endswith("| 10.000 (10.000) | 1.20 | 3.6 % |")

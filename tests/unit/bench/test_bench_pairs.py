@@ -242,7 +242,7 @@ def test_the_table_has_the_range_of_several_rounds_and_what_the_low_job_did() ->
     lines = live_table.live_result(rows, "prio", 10.0, {}).summary.splitlines()
     _, compared, _, did, _, reacted = (line.split() for line in lines if line.startswith("case "))
     assert compared == [
-        "case", "1.000", "1.030", "(1.020-1.050)", "+0.030", "+1.2%", "0.500", "0.530", "(0.500-0.540)", "+0.030",
+        "case", "1.000", "1.030", "(1.020-1.050)", "+0.030", "+1.2", "%", "0.500", "0.530", "(0.500-0.540)", "+0.030",
         "1.000", "1.030", "(1.020-1.050)", "0.5", "0.5", "0.5", "within",
     ]  # fmt: skip
     assert did[:5] == ["case", "50.0", "52.0", "50.0", "48.0"]

@@ -11,12 +11,14 @@ import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeCore, FakeProc, eventually
 from daemon_in_thread import ME, Daemon, as_nobody
+from fikit.api import link_rates
 from fikit.checks import daemon as doctor
 from fikit.site_paths import Place
 from fikitd.api.client import Control
 from fikitd.api.job_time import NONE
 from fikitd.api.node_format import TIME
 from fikitd.clients import present
+from fikitd.clients.memory_rotation import MemoryRotation
 from fikitd.clients.present import PUBLIC
 
 
@@ -61,6 +63,27 @@ def test_a_client_says_of_its_job_what_the_jobs_report_says(site: Daemon) -> Non
     assert seen["job_time"] == {key: report[key] for key in TIME}
     assert (seen["job_time"]["waited_s"], seen["job_time"]["delayed_s"]) == (1.0, 0.5)
     client.close()
+
+
+def test_the_links_rates_are_told_where_moves_have_shown_them(site: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the job's own user and root, as `fikit profile show` asks for them."""
+    place = Place(Path(site.config.daemon.run_dir), Path(), Path())
+    monkeypatch.setattr(link_rates, "places", lambda: [place])
+    rates: list[float | None] = [None, None]
+    monkeypatch.setattr(MemoryRotation, "link_of", lambda *_: tuple(rates))
+    site.job()
+    client = site.client()
+    [gpu], [seen] = (site.control.node()[key] for key in ("gpus", "clients"))
+    assert seen["link"] is None
+    assert link_rates.of_gpu(gpu["name"]) == link_rates.ASSUMED
+    rates[0] = 48e9
+    [seen] = site.control.node()["clients"]
+    assert seen["link"] == {"in_bytes_per_s": 48e9, "out_bytes_per_s": None}
+    assert link_rates.of_gpu(gpu["name"]) == link_rates.LinkRates(48e9, None)
+    assert link_rates.of_gpu("another GPU") == link_rates.ASSUMED
+    client.close()
+    eventually(lambda: site.control.node()["clients"] == [])
+    assert link_rates.of_gpu(gpu["name"]) == link_rates.ASSUMED
 
 
 def test_what_was_measured_of_a_gpus_switch_is_told_while_jobs_share_it(site: Daemon) -> None:

@@ -161,7 +161,11 @@ def test_the_picture_has_the_figures(stored: Path) -> None:
     drawn = ElementTree.fromstring(file.read_text())
     texts = [str(each.text) for each in drawn.iter() if each.tag.endswith("text")]
     assert texts[0] == "job 12 <job 12> (high)"
-    for text in (f"{found['high_jct_ratio']:.2f}x", f"{found['low_jct_ratio']:.2f}x", f"{found['harvest']:.1%}"):
+    for text in (
+        f"{found['high_jct_ratio']:.2f}x",
+        f"{found['low_jct_ratio']:.2f}x",
+        f"{100 * found['harvest']:.1f} %",
+    ):
         assert text in texts
     widths = [float(each.get("width", 0)) for each in drawn.iter() if each.tag.endswith("rect") and each.get("x")]
     longest = max(1.0, found["high_jct_ratio"], found["low_jct_ratio"])

@@ -28,8 +28,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def rows(text: str) -> dict[str, list[float]]:
     """Policy -> its figures."""
-    lines = [line.split() for line in text.splitlines() if re.match(r" [\w.-]+ .*x ", line)]
-    return {name: [float(cell.strip("x%")) for cell in cells[:4]] for name, *cells in lines}
+    lines = [line for line in text.splitlines() if re.match(r" [\w.-]+ .*x ", line)]
+    return {line.split()[0]: [float(cell) for cell in re.findall(r" ([\d.]+)(?:x| %)", line)] for line in lines}
 
 
 def typed(place: Path, command_line: str, monkeypatch: pytest.MonkeyPatch) -> Result:

@@ -79,6 +79,19 @@ def test_two_hundred_columns_have_all_of_it() -> None:
     assert row.endswith("-                   3.00 GiB  waits 38 %: behind 12")
 
 
+@pytest.mark.parametrize(("width", "whole"), [(79, False), (100, True), (120, True), (200, True)])
+def test_a_name_is_cut_only_where_there_is_no_room_and_ends_in_an_ellipsis(width: int, whole: bool) -> None:
+    name = "resnet50-lr0.01-batch256-seed17"
+
+    async def long(pilot: Pilot[None], app: Top) -> None:
+        app.show(shared(names=(name, "train.sh")))
+
+    first, second = (row for row in shown((width, 24), long) if " root " in row and not row.startswith("  excl"))
+    assert (f"12 {name} root" in first) is whole
+    assert whole or "… root" in first
+    assert first.index(" root ") == second.index(" root ")
+
+
 @pytest.mark.parametrize("size", [(20, 5), (40, 10), (79, 24), (116, 30), (140, 30), (300, 10)])
 def test_no_line_is_longer_than_the_terminal(size: tuple[int, int]) -> None:
     async def hostile(pilot: Pilot[None], app: Top) -> None:

@@ -85,14 +85,14 @@ def test_a_report_that_is_not_as_the_clock_says_has_no_ratio() -> None:
             demo_table.demo({**SUMMARY, **facts, "low": {**low, "reports": {**low["reports"], "fikit": told}}}), 160
         )
 
-    assert "Clock and reports agree within 2%." in shown(told={"apart": 0.02})
+    assert "Clock and reports agree within 2 %." in shown(told={"apart": 0.02})
     assert "1.21x" in drawn(demo_table.demo({**SUMMARY, "high": SUMMARY["low"]}))
     apart = shown(told={"apart": -0.031}, disturbed="other programs disturbed it")
-    assert "low, fikit: no ratio, clock and report are 3.1% apart\n" in apart
+    assert "low, fikit: no ratio, clock and report are 3.1 % apart\n" in apart
     assert "agree" not in apart
     assert "1.21x" not in apart, "nor the clock's: it is other programs', too"
     unexplained = shown(told={"slowdown": None, "apart": None, "unexplained_s": 0.97})
-    assert "low, fikit: no ratio, 10% of its time is not explained\n" in unexplained
+    assert "low, fikit: no ratio, 10 % of its time is not explained\n" in unexplained
     assert "No report says" in drawn(
         demo_table.demo(
             {**SUMMARY, "high": {**SUMMARY["high"], "reports": {}}, "low": {**SUMMARY["low"], "reports": {}}}

@@ -19,6 +19,15 @@ def only_gpu(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     return dict(gpu)
 
 
+def test_a_name_without_room_ends_in_an_ellipsis_on_the_line_of_its_job() -> None:
+    one = look(10, client(1, job_time=spent(9)) | {"name": "resnet50-lr0.01-batch256-seed17-fold3-" * 3})
+    for width, said in ((60, "12 "), (100, "12 res"), (200, "12 resnet50-lr0.01")):
+        rows = [row for row in drawn(top.view(node_use.between(one, one)), width).splitlines() if "high" in row]
+        assert len(rows) == 1
+        assert rows[0].strip().startswith(said)
+        assert "…" in rows[0]
+
+
 def test_shares_are_of_the_time_between_the_looks() -> None:
     before = look(
         10,

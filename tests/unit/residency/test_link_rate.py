@@ -27,6 +27,15 @@ def test_a_shims_word_counts_in_its_own_plan_and_what_turns_moved_for_all_others
     assert link.of(1) == Link(2e9), "its own plan is made by its own word"
 
 
+def test_what_is_measured_is_told_apart_from_what_is_assumed() -> None:
+    link = LinkRate()
+    assert link.measured(1) == (None, None)
+    link.said(0, 1, 48 * S, 0)
+    assert (link.measured(1), link.measured(2)) == ((48e9, None), (None, None))
+    link.moved([5], 14 * S, S, inward=False)
+    assert (link.measured(1), link.measured(2)) == ((48e9, 14e9), (None, 14e9))
+
+
 def test_each_direction_is_learnt_by_itself() -> None:
     link = LinkRate()
     link.moved([5], 14 * S, S, inward=False)

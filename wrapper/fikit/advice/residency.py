@@ -15,11 +15,12 @@ from fikitd.gpus.residency import EpochRules, Link, Tenant, next_epoch
 from fikit.advice.facts import Gpu, Neighbour
 from fikit.advice.situation import Situation, asked_priority, typed
 from fikit.api.advice import Advice
-from fikit.wording.units import duration
+from fikit.wording.units import duration, share
 
 GIB: Final = 2**30
-LINK_BYTES_PER_S: Final = 24e9
-"""Assumed: what a PCIe 4 link of 16 lanes carries in one direction. fikitd goes by what the node's own has shown, which nobody tells who asks elsewhere."""
+ASSUMED: Final = Link()
+LINK_BYTES_PER_S: Final = ASSUMED.in_bytes_per_s
+"""Assumed: what a PCIe 4 link of 16 lanes carries in one direction. fikitd goes by what the node's own has shown, which it tells on the node alone."""
 LEAST_BUDGET: Final = 0.7
 """Of what a job needs: with so much, four of five networks took at most a tenth longer, simulated and with known lifetimes (docs/design/residency.md)."""
 MOST_NAMED: Final = 4
@@ -44,15 +45,13 @@ class Arrangement:
             f"{self.moved_bytes / GIB:.1f} GiB, {duration(self.moved_s)} at {LINK_BYTES_PER_S / 1e9:.0f} GB/s (assumed)"
         )
         if self.how == "turns":
-            return f"a change of turns moves {moved}: {100 * (self.share or 0.0):.1f} % of the time"
+            return f"a change of turns moves {moved}: {share(self.share or 0.0, 1)} of the time"
         if self.how == "budget":
             return f"each iteration moves {moved}, or more, and takes no less"
         return ""
 
 
-def arrange(
-    room_bytes: int, needs_bytes: Sequence[int], link_bytes_per_s: float = LINK_BYTES_PER_S
-) -> Arrangement | None:
+def arrange(room_bytes: int, needs_bytes: Sequence[int], link: Link = ASSUMED) -> Arrangement | None:
     """How the first of these jobs shares so much of a GPU with the others; None: in no way. Without jobs: together."""
     if sum(needs_bytes) <= room_bytes:
         return Arrangement("together")
@@ -61,15 +60,15 @@ def arrange(
         if others or room_bytes < LEAST_BUDGET * first:
             return None  # turns and a budget at once are not reckoned
         moved = 2 * (first - room_bytes)
-        return Arrangement("budget", moved, moved / link_bytes_per_s, budget_bytes=room_bytes)
+        return Arrangement("budget", moved, moved / link.both_bytes_per_s, budget_bytes=room_bytes)
     if max(others) > room_bytes:
         return None
-    return _turns(room_bytes, needs_bytes, link_bytes_per_s)
+    return _turns(room_bytes, needs_bytes, link)
 
 
-def _turns(room_bytes: int, needs_bytes: Sequence[int], link_bytes_per_s: float) -> Arrangement:
+def _turns(room_bytes: int, needs_bytes: Sequence[int], link: Link) -> Arrangement:
     """Played through, for three turns of each."""
-    rules = EpochRules(link=Link(link_bytes_per_s))
+    rules = EpochRules(link=link)
     count = len(needs_bytes)
     resident, waited, runs = [0] * count, [0] * count, [False] * count
     moved = swaps_ns = whole_ns = changes = 0
@@ -86,7 +85,7 @@ def _turns(room_bytes: int, needs_bytes: Sequence[int], link_bytes_per_s: float)
             swaps_ns += epoch.swap_ns
             whole_ns += epoch.swap_ns + epoch.length_ns
     moved //= max(changes, 1)
-    return Arrangement("turns", moved, moved / link_bytes_per_s, swaps_ns / whole_ns)
+    return Arrangement("turns", moved, moved / link.both_bytes_per_s, swaps_ns / whole_ns)
 
 
 def residency(situation: Situation) -> Advice | None:
@@ -148,11 +147,11 @@ def _level(neighbour: Neighbour, default: int) -> int:
     return default if neighbour.priority is None else neighbour.priority
 
 
-def beside(peak_bytes: int, gpu_bytes: int, others: dict[str, int]) -> Iterator[dict[str, Any]]:
+def beside(peak_bytes: int, gpu_bytes: int, others: dict[str, int], link: Link = ASSUMED) -> Iterator[dict[str, Any]]:
     """A program on a GPU of its own with each of `others` (name -> most memory of its runs): {name, peak_bytes, how, moved_bytes, moved_s, share}, how
     "none" where one of them does not fit alone."""
     for name, other in others.items():
-        found = arrange(gpu_bytes, [peak_bytes, other])
+        found = arrange(gpu_bytes, [peak_bytes, other], link)
         yield {
             "key": name, "peak_bytes": other, "how": "none" if found is None else found.how,
             "moved_bytes": found.moved_bytes if found else 0, "moved_s": found.moved_s if found else 0.0,

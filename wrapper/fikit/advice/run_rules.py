@@ -16,7 +16,7 @@ from fikitd.gpus.placement import shards_for
 from fikit.advice.situation import WORTH, Rule, Situation, asked_priority, typed, with_priority
 from fikit.api.advice import Advice
 from fikit.api.job_report import TypedReport, WaitReason
-from fikit.wording.units import count, duration, gibibytes, percent
+from fikit.wording.units import count, duration, gibibytes, percent, share
 
 HEAVY: Final = 0.1  # of the elapsed time: so much waiting is worth a higher priority, which costs others theirs
 IDLE: Final = 0.5  # of the time alone: who leaves so much of a GPU can share it
@@ -59,7 +59,7 @@ def idle(situation: Situation) -> Advice | None:
     run = situation.facts.run
     if run is None or not run.measured or run.state == "running" or (busy := _busy(run)) is None or busy > IDLE:
         return None
-    text = f"it had the GPU alone and kept it busy {percent(busy, 1)} of its time: beside others it leaves {percent(1 - busy, 1)} to them"
+    text = f"it had the GPU alone and kept it busy {share(busy)} of its time: beside others it leaves {share(1 - busy)} to them"
     line = typed(
         situation.facts, "--gres=gpu:1", f"--fikit-priority={priorities.name(max(1, situation.facts.highest))}"
     )
@@ -121,7 +121,7 @@ def lower_priority(situation: Situation) -> Advice | None:
         return None
     if not any(each.priority is not None and each.priority > run.priority for each in run.delays):
         return None
-    text = f"its kernels kept the GPU busy {percent(busy, 1)} of its time, so jobs below it got next to nothing: if it is not urgent, take priority low"
+    text = f"its kernels kept the GPU busy {share(busy)} of its time, so jobs below it got next to nothing: if it is not urgent, take priority low"
     return Advice("lower priority", text, {"busy_share": busy}, with_priority(facts, LOW))
 
 
@@ -133,7 +133,7 @@ def promise(situation: Situation) -> Advice | None:
     lower = [each for each in run.delays if each.priority is not None and each.priority > run.priority]
     worst = max(lower, key=lambda each: each.total_s, default=None)
     by = "" if worst is None or worst.job is None else f", most of it job {worst.job}"
-    text = f"lower jobs cost it more than the {percent(run.max_slowdown, 1)} of its time alone that they may{by}: with a GPU to itself, and without its fikit options, nobody does"
+    text = f"lower jobs cost it more than the {share(run.max_slowdown)} of its time alone that they may{by}: with a GPU to itself, and without its fikit options, nobody does"
     figure = {
         "slowdown": run.slowdown,
         "max_slowdown": run.max_slowdown,

@@ -14,7 +14,7 @@ from fikit.advice.facts import Busy, Expectation, Facts, Request, Used
 from fikit.advice.offers import Alone
 from fikit.advice.situation import Rule, Situation, typed
 from fikit.api.advice import Advice
-from fikit.wording.units import percent
+from fikit.wording.units import share
 
 IDLE: Final = 0.5  # who leaves so much of a GPU can share it
 FEW_LOOKS: Final = 3  # of less nobody knows anything
@@ -51,7 +51,9 @@ def would_share(situation: Situation) -> Advice | None:
     if used is None or used.shared or used.busy is None or used.looks < FEW_LOOKS or used.busy >= IDLE:
         return None
     whose = "its GPU" if used.gpus == 1 else f"its {used.gpus} GPUs, in the mean,"
-    text = f"it kept {whose} busy {percent(used.busy, 1)} of the time: beside others it leaves {percent(1 - used.busy, 1)} to them"
+    text = (
+        f"it kept {whose} busy {share(used.busy)} of the time: beside others it leaves {share(1 - used.busy)} to them"
+    )
     figure = {"busy_share": used.busy, "looks": used.looks, "gpus": used.gpus}
     if used.gpus != 1:  # only jobs of one GPU share it
         return Advice("share", f"{text}, or fewer GPUs would do", figure)

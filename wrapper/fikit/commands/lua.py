@@ -29,6 +29,10 @@ def command(remove: bool, directory: Path | None) -> None:
         raise UserError(
             f"{conf.parent} is what slurmctld has sent: type this on slurmctld's host, which sends it again"
         )
+    if directory is None and not conf.is_file():
+        raise UserError(
+            f"there is no {conf}, so nothing was written beside it: type this where slurmctld runs, set SLURM_CONF, or name the scripts' directory with --directory"
+        )
     beside = directory or conf.parent
     for name in lua_scripts.NAMES:
         _change(beside / name, slurm_files() / name, remove)

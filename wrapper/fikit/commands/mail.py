@@ -66,7 +66,7 @@ def said(outcome: Outcome) -> str:
     """The numbers that the controller may know, as far as they are known."""
     facts = [f"ran {units.span(outcome.elapsed_s)}"]
     facts += [f"{units.ratio(outcome.slowdown)} of its time alone"] if outcome.slowdown != UNKNOWN else []
-    facts += [f"GPU busy {units.percent(outcome.busy, 1)} of its time alone"] if outcome.busy != UNKNOWN else []
+    facts += [f"GPU busy {units.share(outcome.busy)} of its time alone"] if outcome.busy != UNKNOWN else []
     facts += [f"peak {units.gibibytes(outcome.peak_mib << 20)}"] if outcome.peak_mib else []
     emulated = " (emulated GPU)" if outcome.emulated else ""
     return f"fikit: job {outcome.job} {priorities.name(outcome.priority)}: {', '.join(facts)}{emulated}. Details: fikit-report {outcome.job}"

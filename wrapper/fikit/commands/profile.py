@@ -12,6 +12,8 @@ from fikitd.profiles.profile_store import ProfileStore
 from fikitd.store.storage import reason
 
 from fikit.advice import residency
+from fikit.api import link_rates
+from fikit.api.link_rates import LinkRates
 from fikit.errors import UserError, did_you_mean
 from fikit.reporters import json, table
 from fikit.site_paths import closed, looked_in, places
@@ -67,22 +69,24 @@ def show(key: str, device: str | None, as_json: bool) -> None:
     runs needed, and which of your other programs would fit beside it, at once or in turns ("memory" in --json; sizes in bytes).
 
     Where it is known which memory the kernels touch (of a measured run or a job with --fikit-mem-host, from CUDA 12.4 on), the largest allocations of an iteration, and what
-    the program would be like with less than all of them on the GPU ("touched" in --json).
+    the program would be like with less than all of them on the GPU ("touched" in --json). What moves costs is reckoned at the rates that moves of your jobs have shown on this node while they run, else
+    at an assumed rate ("link" in --json). Plans are made in pieces of memory so large that the answer comes within seconds.
     """
     store = _store_of(key)
     profile = store.load(os.getuid(), key, device)
     if profile is None:
         raise UserError(_not_measured_on(device, key, store.devices(os.getuid(), key)))
     entry = {name: profile[name] for name in ("key", "device", "command", "created", "runs", "launches", "span_ns")}
-    entry["memory"] = _memory(key, profile)
+    rates = link_rates.of_gpu(profile["device"]["name"])
+    entry["memory"] = _memory(key, profile, rates)
     entry["kernels"] = sorted(kernels.of(profile), key=lambda kernel: -kernel["total_ns"])
-    entry["touched"] = touched.of(profile, residency.LINK_BYTES_PER_S)
+    entry["touched"] = touched.of(profile, rates.link)
     if as_json:
         json.emit(entry)
     else:
         table.show(
-            table.profile(entry),
-            *([table.touched(entry["touched"], residency.LINK_BYTES_PER_S)] if entry["touched"] else []),
+            table.profile(entry, rates),
+            *([table.touched(entry["touched"], rates)] if entry["touched"] else []),
         )
 
 
@@ -148,7 +152,7 @@ def _keys() -> dict[str, ProfileStore]:
     return found
 
 
-def _memory(key: str, profile: dict[str, Any]) -> dict[str, Any]:
+def _memory(key: str, profile: dict[str, Any], rates: LinkRates) -> dict[str, Any]:
     """The most that runs needed of the GPU, and how the program would be beside others of this user that were measured on that kind."""
     gpu_bytes, peak_bytes = profile["device"]["memory_bytes"], profile["peak_bytes"]
     others = {
@@ -158,7 +162,7 @@ def _memory(key: str, profile: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
     known = bool(gpu_bytes and peak_bytes)
     return {
-        "peak_bytes": peak_bytes, "gpu_bytes": gpu_bytes, "link_bytes_per_s": residency.LINK_BYTES_PER_S, "beside": list(residency.beside(peak_bytes, gpu_bytes, others)) if known else [],
+        "peak_bytes": peak_bytes, "gpu_bytes": gpu_bytes, "link": rates.document(), "beside": list(residency.beside(peak_bytes, gpu_bytes, others, rates.link)) if known else [],
     }  # fmt: skip
 
 

@@ -107,7 +107,7 @@ def command(  # noqa: PLR0917
 ) -> None:  # fmt: skip
     """What a policy does to a high-priority job and to low ones: recorded timelines (--high inference --low training), or jobs of yours (--job 12 --with 18).
 
-    Nothing runs on a GPU: the device is the emulated one's model, in manual time. The same command prints the same numbers.
+    Nothing runs on a GPU: the device is a model of a GPU, in simulated time. The same command prints the same numbers.
     """
     try:
         gpu = simulator.named(device, slice_ns=slice_ns, switch_ns=switch_ns, overlap_slowdown=overlap)

@@ -121,24 +121,25 @@ class Top(App[None]):
 
     def _options(self, node: Node, width: int) -> list[Option]:
         found = []
+        columns = lines.layout([job for gpu in node.gpus for job in gpu.jobs], width)
         for gpu in node.gpus:
             if self.chosen in (None, gpu.uuid):
-                found += self._of_gpu(gpu, width)
+                found += self._of_gpu(gpu, columns)
         if not node.gpus:
             found.append(
                 Option(Text("no job shares a GPU of this node now, and NVML tells of no GPU"), "none", disabled=True)
             )
         return found
 
-    def _of_gpu(self, gpu: Gpu, width: int) -> list[Option]:
+    def _of_gpu(self, gpu: Gpu, columns: lines.Layout) -> list[Option]:
         return [
-            Option(lines.heading(gpu, self.history, width), f"gpu {gpu.uuid}", disabled=True),
+            Option(lines.heading(gpu, self.history, columns.width), f"gpu {gpu.uuid}", disabled=True),
             *(
-                Option(lines.job(job, gpu, self.history, width), f"job {gpu.uuid} {job.job}")
+                Option(lines.job(job, gpu, self.history, columns), f"job {gpu.uuid} {job.job}")
                 for job in ordered(gpu.jobs, self.sort)
             ),
             *(
-                Option(lines.outside(one, gpu, width), f"pid {gpu.uuid} {one.pids}", disabled=True)
+                Option(lines.outside(one, gpu, columns.width), f"pid {gpu.uuid} {one.pids}", disabled=True)
                 for one in gpu.outside
             ),
         ]

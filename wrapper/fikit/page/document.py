@@ -311,7 +311,7 @@ def _row(lane: Lane, drawn: Timeline, run: TypedReport) -> Row:
         name = "waited: its own earlier work"
     share = lane.seconds / drawn.seconds
     return Row(
-        "waited" if lane.kind == "memory" else lane.kind, name, Figure(lane.seconds, units.duration(lane.seconds), "trace:"), Figure(share, units.percent(share, 1), "trace:"),
+        "waited" if lane.kind == "memory" else lane.kind, name, Figure(lane.seconds, units.duration(lane.seconds), "trace:"), Figure(share, units.share(share), "trace:"),
         timeline.path([round(each, 2) for each in lane.shares], 10),
     )  # fmt: skip
 

@@ -102,7 +102,7 @@ def _jobs(past: Past) -> Table:
     )
     would = sorted((job for job in past.jobs if job.freed_s), key=lambda job: -(job.freed_s or 0.0))
     rows = tuple(
-        (job.job, table.user(job.uid), job.node, site.ended(job), site.hours(job.held_s), _percent(job.busy), _percent(job.memory_share), site.hours(job.freed_s or 0.0))
+        (job.job, table.user(job.uid), job.node, site.ended(job), site.hours(job.held_s), units.share(job.busy), units.share(job.memory_share), site.hours(job.freed_s or 0.0))
         for job in would[:MOST]
     )  # fmt: skip
     return Table(
@@ -113,7 +113,3 @@ def _jobs(past: Past) -> Table:
         rows,
         "No job",
     )
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else units.percent(share, 1)

@@ -99,7 +99,7 @@ def _expected(found: dict[str, Any]) -> Iterator[str]:
         else f"how long it {still} nobody knows"
     )
     busy = {"name": "", "cluster": ", as is usual here", "assumed": ", which is assumed"}[expected["busy_source"]]
-    yield f"keeps a GPU busy {100 * expected['busy']:.0f} % of its time alone{busy}"
+    yield f"keeps a GPU busy {units.share(expected['busy'])} of its time alone{busy}"
     peak = expected["peak_bytes"]
     asked = {"asked": "asked for", "peak": "by its last runs", "default": "the site's default"}[job["shards_source"]]
     if not job["shares"]:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from fikitd.base import priorities
+from fikitd.base.quantities import percent
 from fikitd.base.validation import printable
 from rich.text import Text
 
@@ -83,7 +84,7 @@ def gpu(one: Gpu) -> Text:
     """`  GPU 0 H200    96 %  31.0/141 GiB  12 serve.sh ana high 44 % +3 % of 5 % · 18 train.sh bob low 52 %`"""
     which = f"GPU {'-' if one.index is None else one.index}"
     text = Text(f"  {which:<6} {_cut(printable(_model(one)), MODEL_WIDTH)} ", no_wrap=True, overflow="ellipsis")
-    text.append(f"{('~' if one.by_nvml else '') + percent(one.use):>6} {_memory(one):>14}  ")
+    text.append(f"{('~' if one.by_nvml else '') + units.share(one.use):>6} {_memory(one):>14}  ")
     if one.shared:
         for number, job in enumerate(one.jobs):
             text.append(" · " if number else "")
@@ -121,13 +122,9 @@ def hours(seconds: float) -> str:
     return units.span(seconds) if 0 < seconds < 3600 else f"{seconds / 3600:,.1f} h".replace(",", " ")
 
 
-def percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.0f} %"
-
-
 def _broken(each: Broken, node: str) -> str:
-    by = "" if each.slowdown is None else f" {100 * (each.slowdown - 1):+.0f} %"
-    allowed = "" if each.max_slowdown is None else f" of {100 * each.max_slowdown:.3g} %"
+    by = "" if each.slowdown is None else f" {units.share(each.slowdown - 1, signed=True)}"
+    allowed = "" if each.max_slowdown is None else f" of {percent(each.max_slowdown)}"
     ended = datetime.fromtimestamp(each.ended_s).strftime("%H:%M")
     return (
         f"job {each.job} {table.user(each.uid)} {priorities.name(each.priority)} on {node}{by}{allowed}, ended {ended}"
@@ -138,11 +135,11 @@ def _job(job: Job) -> Text:
     name = priorities.name(job.priority) if job.priority is not None else ""
     text = Text(f"{printable(_who(job))} ")
     text.append(name, style=table.PRIORITY_STYLES.get(name, ""))
-    text.append(f" {percent(job.share)}" if job.share is not None else "")
+    text.append(f" {units.share(job.share)}" if job.share is not None else "")
     if job.slowdown is not None:
-        allowed = "" if job.max_slowdown is None else f" of {100 * job.max_slowdown:.3g} %"
+        allowed = "" if job.max_slowdown is None else f" of {percent(job.max_slowdown)}"
         over = job.max_slowdown is not None and job.slowdown - 1 > job.max_slowdown
-        text.append(f" {100 * (job.slowdown - 1):+.0f} %{allowed}", style="red" if over else "")
+        text.append(f" {units.share(job.slowdown - 1, signed=True)}{allowed}", style="red" if over else "")
     return text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fikitd.base.quantities import percent, share
 from rich.console import Group
 from rich.text import Text
 
@@ -21,7 +22,7 @@ Told = dict[str, Any]
 
 def demo(summary: dict[str, Any]) -> Group:
     """Seconds of each job in each mode, what fikit made of it, and how that agrees with the jobs' reports."""
-    share = "unknown" if summary["low_share"] is None else f"{summary['low_share']:.0%}"
+    used = "unknown" if summary["low_share"] is None else units.share(summary["low_share"])
     emulated = (
         " The emulated GPU shows the scheduling, not the speed of hardware." if summary["device"]["emulated"] else ""
     )
@@ -31,9 +32,9 @@ def demo(summary: dict[str, Any]) -> Group:
         f"high: image classification, a request at a time; low: a training loop.{emulated}",
         *([f"{sharing}. Assumed figures are no GPU's."] if sharing else []),
         "Default sharing: programs take turns on the GPU as it likes, nobody goes first. "
-        f"With fikit the high-priority job allows {summary['max_slowdown']} on the device (--fikit-max-slowdown).",
+        f"With fikit the high-priority job allows {percent(share(summary['max_slowdown']))} on the device (--fikit-max-slowdown).",
         *_verdict(summary),
-        f"Low-priority job: used {share} of the device time that the high-priority job left.",
+        f"Low-priority job: used {used} of the device time that the high-priority job left.",
         *_reports(summary),
     )
 
@@ -103,7 +104,7 @@ def _reports(summary: dict[str, Any]) -> list[Grid | str]:
         title=title("The same loops, by the jobs' reports"),
         dense=True,
     )  # fmt: skip
-    return ["", table, *(apart or [f"Clock and reports agree within {APART:.0%}."])]
+    return ["", table, *(apart or [f"Clock and reports agree within {units.share(APART)}."])]
 
 
 def _part(told: Told, key: str) -> str:
@@ -115,5 +116,7 @@ def _apart(job: str, mode: str, told: Told) -> str:
     if told["alone_s"] == 0:
         return f"{who}: no ratio, by its report none of its time was as alone"
     if told["slowdown"] is None:
-        return f"{who}: no ratio, {told['unexplained_s'] / told['elapsed_s']:.0%} of its time is not explained"
-    return f"{who}: no ratio, clock and report are {abs(told['apart']):.1%} apart"
+        return (
+            f"{who}: no ratio, {units.percent(told['unexplained_s'], told['elapsed_s'])} of its time is not explained"
+        )
+    return f"{who}: no ratio, clock and report are {units.share(abs(told['apart']), 1)} apart"

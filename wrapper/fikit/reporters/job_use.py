@@ -45,7 +45,7 @@ def rows(use: Use) -> list[tuple[str, RenderableType]]:
         found.append(
             (
                 "GPU busy",
-                f"{bar(use['busy'], 1.0, job_table.BAR_WIDTH):<{job_table.BAR_WIDTH}} {units.percent(use['busy'], 1)}, in the mean of {looks}",
+                f"{bar(use['busy'], 1.0, job_table.BAR_WIDTH):<{job_table.BAR_WIDTH}} {units.share(use['busy'])}, in the mean of {looks}",
             )
         )
     elif use.get("split"):
@@ -77,7 +77,7 @@ def grid(uses: Sequence[Use]) -> Grid:
             Column("had", [f"{had(use)}, unused" if use["shared"] else had(use) for use in uses], WORDS),
             Column("ended", ["-" if each.ended is None else moments.minute(each.ended) for each in held], WORDS, goes=2),
             numbers("held", 1, [units.span(each.held_s) if each.alone else "-" for each in held]),
-            numbers("GPU busy", 0, ["-" if each.busy is None else units.percent(each.busy, 1) for each in held]),
+            numbers("GPU busy", 0, [units.share(each.busy) for each in held]),
             numbers("memory", 4, ["-" if peak is None else units.gibibytes(peak) for peak in peaks]),
             Column("GPU", [Text(table.device(use["gpus"][0]) if use["gpus"] else "-") for use in uses], table.NAME_WIDTH, goes=5),
         ],

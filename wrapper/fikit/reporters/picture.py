@@ -100,7 +100,7 @@ def simulation(outcome: Outcome, scenario: Scenario) -> str:
         y += ROW + 14
     parts.append(_text(10, y, "what the high job leaves of the GPU", weight="bold"))
     y += ROW
-    parts += _bar(y, "used", outcome.harvest, COLOURS["fikit_s"], f"{outcome.harvest:.1%}")
+    parts += _bar(y, "used", outcome.harvest, COLOURS["fikit_s"], units.share(outcome.harvest, 1))
     y += ROW + 14
     parts.append(
         _text(

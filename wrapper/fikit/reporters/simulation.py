@@ -24,7 +24,7 @@ def comparison(outcomes: Sequence[Outcome], scenario: Scenario) -> Group:
             Column("policy", [Text(each.policy) for each in outcomes], LABEL_WIDTH),
             Column("high JCT", [units.ratio(each.high_jct_ratio) for each in outcomes], justify="right"),
             Column("high p99", [units.ratio(each.high_p99_ratio) for each in outcomes], goes=2, justify="right"),
-            Column("harvest", [f"{each.harvest:.1%}" for each in outcomes], justify="right"),
+            Column("harvest", [units.share(each.harvest, 1) for each in outcomes], justify="right"),
             Column("low JCT", [units.ratio(each.low_jct_ratio) for each in outcomes], goes=1, justify="right"),
             Column("granted", [units.count(each.grants) for each in outcomes], goes=3, justify="right"),
         ]
@@ -46,11 +46,11 @@ def _jobs(scenario: Scenario) -> str:
 
 def _arrivals(scenario: Scenario) -> str:
     load = ARRIVALS[scenario.arrivals]
-    return "one after the other" if load is None else f"at random, {load:.0%} load, seed {scenario.seed}"
+    return "one after the other" if load is None else f"at random, {units.share(load)} load, seed {scenario.seed}"
 
 
 def _device(outcome: Outcome, scenario: Scenario) -> str:
-    return f"simulated: {outcome.device} ({scenario.device.origin}); a model in manual time, no claim about hardware"
+    return f"simulated: {outcome.device} ({scenario.device.origin}); a model, no claim about hardware"
 
 
 def table(outcome: Outcome, scenario: Scenario) -> Table:
@@ -64,8 +64,8 @@ def table(outcome: Outcome, scenario: Scenario) -> Table:
     rows = [
         ("high job", f"{units.ratio(outcome.high_jct_ratio)} of its time alone, p99 of its requests "
                      f"{units.ratio(outcome.high_p99_ratio)}"),
-        ("low jobs", f"{outcome.low_share:.1%} of the device's time, {units.ratio(outcome.low_jct_ratio)} of their time alone"),
-        ("harvest", f"{outcome.harvest:.1%} of what the high job leaves idle"),
+        ("low jobs", f"{units.share(outcome.low_share, 1)} of the device's time, {units.ratio(outcome.low_jct_ratio)} of their time alone"),
+        ("harvest", f"{units.share(outcome.harvest, 1)} of what the high job leaves idle"),
         ("requests", f"{units.count(outcome.requests)}, {_arrivals(scenario)}; {units.duration(outcome.span_ms / 1e3)} of device time"),
         ("kernels", f"{units.count(outcome.kernels)}, {units.count(outcome.grants)} of them granted one by one"),
         ("misprediction", f"p99 {units.microseconds(outcome.mispredicted_us_p99)} of a kernel's duration"),

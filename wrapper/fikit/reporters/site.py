@@ -7,6 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from fikitd.base.quantities import percent
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -113,8 +114,8 @@ def hours(seconds: float) -> str:
 
 def slower(job: Held) -> str:
     """`9 % (5 % allowed)`."""
-    by = "-" if job.slowdown is None else f"{100 * (job.slowdown - 1):.0f} %"
-    return by if job.max_slowdown is None else f"{by} ({100 * job.max_slowdown:.3g} % allowed)"
+    by = "-" if job.slowdown is None else units.share(job.slowdown - 1)
+    return by if job.max_slowdown is None else f"{by} ({percent(job.max_slowdown)} allowed)"
 
 
 def ended(job: Held) -> str:

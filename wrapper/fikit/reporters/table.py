@@ -7,7 +7,7 @@ import os
 import pwd
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 from fikitd.api.report_format import SLICES
 from fikitd.api.reports import gpu_time_bound, has_times, place_of
@@ -17,6 +17,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from fikit.api.link_rates import ASSUMED, LinkRates
 from fikit.reporters.grid import WORDS, Bar, Column, Grid
 from fikit.wording import device_mode, screen, units
 
@@ -74,13 +75,14 @@ def reports(records: list[dict[str, Any]]) -> Grid:
     )
 
 
-def jobs(named: list[tuple[str, str]]) -> Column:
+def jobs(named: list[tuple[str, str]], cut: Literal["fold", "ellipsis"] = "fold") -> Column:
     """The column of jobs, by number and name: numbers are not cut, for one asks by them, and no name takes the page."""
     texts = [
         f"{job} {name if len(name) <= MOST_OF_NAME else name[: MOST_OF_NAME - 1] + '…'}".strip() for job, name in named
     ]
     longest = max((len(job) for job, _ in named), default=0)
-    return Column("job", [Text(text) for text in texts], max(NAME_WIDTH, min(longest, 2 * NAME_WIDTH)))
+    least = max(NAME_WIDTH, min(longest, 2 * NAME_WIDTH) if cut == "fold" else longest + len(" …"))
+    return Column("job", [Text(text) for text in texts], least, cut=cut)
 
 
 def profiles(entries: list[dict[str, Any]]) -> Grid:
@@ -100,8 +102,8 @@ def profiles(entries: list[dict[str, Any]]) -> Grid:
     )
 
 
-def profile(entry: dict[str, Any]) -> Grid:
-    """A profile's kernels, those that take most of the GPU's time first."""
+def profile(entry: dict[str, Any], rates: LinkRates = ASSUMED) -> Grid:
+    """A profile's kernels, those that take most of the GPU's time first. rates: of the link."""
     kernels = sorted(entry["kernels"], key=lambda kernel: -kernel["total_ns"])
     whole = sum(kernel["total_ns"] for kernel in kernels)
 
@@ -134,11 +136,11 @@ def profile(entry: dict[str, Any]) -> Grid:
             ),
         ],
         title=title(f"Profile {entry['key']} on {device(entry['device'])}"),
-        notes=[*(note for note in MARKED if note[0] in marks), *memory_of_program(entry["memory"])],
+        notes=[*(note for note in MARKED if note[0] in marks), *memory_of_program(entry["memory"], rates)],
     )  # fmt: skip
 
 
-def memory_of_program(memory: dict[str, Any]) -> list[str]:
+def memory_of_program(memory: dict[str, Any], rates: LinkRates) -> list[str]:
     """What a program needs, and beside whom it would be how: a line for all that fit, and one for each that would take turns with it."""
     if not memory["peak_bytes"]:
         return []
@@ -148,14 +150,14 @@ def memory_of_program(memory: dict[str, Any]) -> list[str]:
         more = f" and {len(fits) - MOST_BESIDE} more" if len(fits) > MOST_BESIDE else ""
         lines.append(f"fits on the GPU together with {', '.join(fits[:MOST_BESIDE])}{more}")
     for each in [each for each in memory["beside"] if each["how"] == "turns"][:MOST_BESIDE]:
-        moved = f"{units.gibibytes(each['moved_bytes'])}, {units.duration(each['moved_s'])} at {memory['link_bytes_per_s'] / 1e9:.0f} GB/s (assumed)"
+        moved = f"{units.gibibytes(each['moved_bytes'])}, {units.duration(each['moved_s'])} at {rates.said()}"
         lines.append(
-            f"with {each['key']} ({units.gibibytes(each['peak_bytes'])}) it would fit in turns only: a change moves {moved}, {100 * each['share']:.1f} % of the time"
+            f"with {each['key']} ({units.gibibytes(each['peak_bytes'])}) it would fit in turns only: a change moves {moved}, {units.share(each['share'], 1)} of the time"
         )
     return lines
 
 
-def touched(found: dict[str, Any], link_bytes_per_s: float) -> Grid:
+def touched(found: dict[str, Any], rates: LinkRates = ASSUMED) -> Grid:
     """What an iteration does with its largest allocations, and what a budget would be like."""
     shown = found["allocations"][:MOST_ALLOCATIONS]
 
@@ -164,16 +166,22 @@ def touched(found: dict[str, Any], link_bytes_per_s: float) -> Grid:
 
     rest = len(found["allocations"]) - len(shown)
     launches = units.count(found["launches"])
-    looked = "" if found["looked_at"] == 1 else f", {100 * found['looked_at']:.0f} % of which were looked at"
+    looked = "" if found["looked_at"] == 1 else f", {units.share(found['looked_at'])} of which were looked at"
     sentence = (
         f"an iteration of {units.nanoseconds(found['length_ns'])} ({launches} launches{looked}) touches {units.gibibytes(found['touched_bytes'])}, "
         f"one launch {units.gibibytes(found['least_bytes'])} at most"
     )
     costs = [
-        f"planned: with {units.gibibytes(each['budget_bytes'])} of it on the GPU {units.longer(each['stretch'])}, and "
-        f"{units.gibibytes(each['moved_bytes'])} moved each time, at {link_bytes_per_s / 1e9:.0f} GB/s (assumed)"
+        f"with {units.gibibytes(each['budget_bytes'])} of it on the GPU {units.longer(each['stretch'])}, and "
+        f"{units.gibibytes(each['moved_bytes'])} moved each time"
         for each in found["budgets"]
     ]
+    costs += [
+        f"with {units.gibibytes(budget)} of it on the GPU: not planned, because plans take too long"
+        for budget in found["unplanned"]
+    ]
+    if costs:
+        costs.insert(0, f"planned in pieces of {units.gibibytes(found['piece_bytes'])}, at {rates.said()}:")
     return Grid(
         [
             numbers("allocation", 0, [str(each["number"]) for each in shown]),

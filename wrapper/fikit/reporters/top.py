@@ -36,13 +36,13 @@ def view(use: dict[str, Any]) -> Group:
 def _heading(gpu: dict[str, Any]) -> Text:
     text = Text(table.device(gpu), style="bold")
     facts = [units.gibibytes(gpu["memory_bytes"])] if gpu["memory_bytes"] else []
-    facts.append(f"used {_percent(gpu['device_share'])}" if gpu["device_share"] is not None else "use not known yet")
+    facts.append(f"used {units.share(gpu['device_share'])}" if gpu["device_share"] is not None else "use not known yet")
     if gpu["device_mode"] is not None:
         facts.append(f"sharing: {device_mode.WORDS[gpu['device_mode']]}")
     if gpu.get("switch") is not None:
         facts.append(gpu_switch.measured(gpu["switch"]))
     if gpu["harvest"] is not None:
-        facts.append(f"{_percent(gpu['harvest'])} of what the highest priority leaves goes to lower ones")
+        facts.append(f"{units.share(gpu['harvest'])} of what the highest priority leaves goes to lower ones")
     text.append(f"  {', '.join(facts)}", style="not bold")
     return text
 
@@ -57,10 +57,10 @@ def _jobs(jobs: list[dict[str, Any]], in_several_modes: bool) -> Grid:
     }  # with when each goes  # fmt: skip
     return Grid(
         [
-            table.jobs([(job["job"], job.get("name", "")) for job in jobs]),
+            table.jobs([(job["job"], job.get("name", "")) for job in jobs], cut="ellipsis"),
             Column("user", [table.user(job["uid"]) for job in jobs], goes=4),
             Column("priority", [table.priority(job) for job in jobs], WORDS),
-            Column("GPU", [_percent(job["device_share"]) for job in jobs], justify="right"),
+            Column("GPU", [units.share(job["device_share"]) for job in jobs], justify="right"),
             Column("", [bar(job) for job in jobs], goes=8),
             *(
                 Column(name, list(cells), goes=goes, justify="right")
@@ -82,7 +82,7 @@ def _own(job: dict[str, Any]) -> tuple[str, ...]:
     planned = job.get("memory_plan")
     plan = "" if planned is None else f", plan {memory_moved.budget(planned['budget_bytes'], planned['peak_bytes'])}"
     return (
-        *(_percent((job["shares"] or {}).get(word)) for word in PARTS.values()),
+        *(units.share((job["shares"] or {}).get(word)) for word in PARTS.values()),
         _against_alone(job["job_time"]),
         _rate(job["launches_per_s"]),
         _rate(job["others_kernels_per_s"]),
@@ -102,10 +102,6 @@ def _against_alone(job_time: dict[str, Any] | None) -> str:
 def _mode(job: dict[str, Any]) -> str:
     mode = job.get("device_mode")
     return device_mode.WORDS[mode] if mode else ""
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.0%}".replace("%", " %")
 
 
 def _rate(per_s: float | None) -> str:

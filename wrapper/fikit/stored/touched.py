@@ -2,32 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from fikitd.gpus.residency import Link
 from fikitd.profiles import memory_plan
 
 BUDGETS: Final = (0.7, 0.8, 0.9)
+SOON_WORK: Final = memory_plan.MOST_WORK // 2
+"""Launches times pieces, of which a plan takes a fraction of a second; where larger pieces are no fewer, as many as fikitd plans."""
+ENOUGH_S: Final = 2.0
+"""So much processor time the plans have together; one that has begun is made to its end."""
 
 
-def of(profile: Mapping[str, Any], link_bytes_per_s: float) -> dict[str, Any] | None:
+def of(profile: Mapping[str, Any], link: Link, goes_on: Callable[[], bool] | None = None) -> dict[str, Any] | None:
     """Of the iteration in which the program spent most time; None where nothing is known. Sizes in bytes, times in ns.
 
-    `budgets`: what it would be like with so much on the GPU, by the plan of docs/design/residency.md, for a link of that rate.
+    `budgets`: what it would be like with so much on the GPU, by the plan of docs/design/residency.md, over that link, in pieces of
+    `piece_bytes`. `unplanned`: budgets for which there was no time. goes_on: whether there is; without it ENOUGH_S.
     """
     accesses = (profile["rhythm"] or {}).get("accesses")
     if not accesses or not accesses["iterations"]:
         return None
     try:
-        found = memory_plan.iteration(accesses)
+        found = _in_pieces(accesses)
+        goes_on = goes_on or _for(ENOUGH_S)
     except ValueError:  # more than can be planned
-        return None
+        found, goes_on = _whole(accesses), _never
     if found is None:
         return None
+    points = memory_plan.points(found, link, BUDGETS, goes_on=goes_on)[:-1]
+    planned = {point.budget_bytes for point in points}
+    budgets = [int(share * found.peak_bytes) // found.piece_bytes * found.piece_bytes for share in BUDGETS]
     return {
         "length_ns": found.length_ns, "launches": found.launches, "looked_at": found.looked_at,
-        "touched_bytes": found.peak_bytes, "least_bytes": found.least_bytes,
+        "touched_bytes": found.peak_bytes, "least_bytes": found.least_bytes, "piece_bytes": found.piece_bytes,
         "allocations": [each._asdict() for each in memory_plan.allocations(accesses)],
-        "budgets": [point._asdict() for point in memory_plan.points(found, Link(link_bytes_per_s), BUDGETS)[:-1]],
+        "budgets": [point._asdict() for point in points],
+        "unplanned": [] if goes_on() else [budget for budget in budgets if budget >= found.least_bytes and budget not in planned],
     }  # fmt: skip
+
+
+def _in_pieces(accesses: Mapping[str, Any]) -> memory_plan.Iteration | None:
+    """So fine that the answer comes soon. ValueError: more than can be planned."""
+    with suppress(ValueError):
+        return memory_plan.coarse(accesses, most_work=SOON_WORK)
+    return memory_plan.coarse(accesses)
+
+
+def _whole(accesses: Mapping[str, Any]) -> memory_plan.Iteration | None:
+    """In the smallest pieces, without a plan. None: it is too much for that, too."""
+    with suppress(ValueError):
+        return memory_plan.iteration(accesses)
+    return None
+
+
+def _never() -> bool:
+    return False
+
+
+def _for(seconds: float) -> Callable[[], bool]:
+    end_s = time.process_time() + seconds
+    return lambda: time.process_time() < end_s

@@ -59,13 +59,18 @@ def ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}x"
 
 
+def share(value: float | None, places: int = 0, signed: bool = False) -> str:
+    """`58.7 %` for 0.587, signed `+58.7 %`; `-` when nothing says it."""
+    return "-" if value is None else f"{100 * value:{'+' if signed else ''}.{places}f} %"
+
+
 def percent(part: float, whole: float, places: int = 0) -> str:
-    return "-" if whole <= 0 else f"{100 * part / whole:.{places}f} %"
+    return share(part / whole if whole > 0 else None, places)
 
 
 def longer(stretch: float) -> str:
     """`4.1 % longer`, `3.50 times as long`: by so much of what it was."""
-    return f"{100 * stretch:.1f} % longer" if stretch < 1 else f"{_three(1 + stretch)} times as long"
+    return f"{share(stretch, 1)} longer" if stretch < 1 else f"{_three(1 + stretch)} times as long"
 
 
 def _three(value: float) -> str:
