@@ -143,7 +143,7 @@ class Lane:
     def latest(self, from_ns: int, until_ns: int, length_ns: int) -> int | None: ...
     def take(self, begin_ns: int, length_ns: int) -> None:
         """Of a free time."""
-    def give(self, begin_ns: int, length_ns: int) -> None:
+    def give_back(self, begin_ns: int, length_ns: int) -> None:
         """Back what was taken."""
 
 class Transfer:

@@ -1,7 +1,7 @@
 /*
  * One thread at a time asks for this process (`requester`); the others queue on `turn` and look at the gate whenever it
  * changes hands. The requester spins a little, then sleeps on the daemon's futex word. Every wait ends at
- * gate_until_ns: a closed gate that nobody renews is an open one. A moment that is too far ahead counts as past, whoever wrote it.
+ * gate_until_ns: a closed gate that nobody renews is an open one. One further ahead than FIKIT_MOST_LEASE_NS counts as past.
  */
 #include "gate/gate.h"
 #include "base/clock.h"
@@ -100,7 +100,7 @@ static uint32_t post_request(struct fikit_device *device, const struct request *
   return seq;
 }
 
-/* Until there is an answer, or (kind 0) memory to be moved, where `mover` is not NULL. */
+/* Until there is an answer; where `mover` is not NULL also until there is memory to be moved: kind 0. */
 static struct fikit_pass wait_for_answer(struct fikit_device *device, const struct request *request, uint32_t seq,
                                          int64_t start_ns, const struct fikit_mover *mover) {
   struct fikit_page *page = device->page;
@@ -136,11 +136,11 @@ static struct fikit_pass wait_for_answer(struct fikit_device *device, const stru
   }
 }
 
-/* A launch or copy of the program's whose thread moves memory meanwhile: its request stands, except while a piece asks. */
+/* The request of a thread that moves memory while it waits. The page has room for one request, so this one is withdrawn while a piece of a move asks. */
 struct standing {
   const struct request *request;
   int64_t start_ns;
-  uint32_t seq; /* 0: it does not stand */
+  uint32_t seq; /* 0: it is withdrawn */
 };
 
 static void stand(struct fikit_device *device, struct standing *standing) {
@@ -153,7 +153,7 @@ static void step_aside(struct fikit_device *device, struct standing *standing) {
   standing->seq = 0;
 }
 
-/* Nobody waits for this thread's moves any more: work may go on. */
+/* The program's work may go on, and moving ends. */
 static bool may_go(const struct fikit_device *device, const struct standing *standing) {
   const struct fikit_page *page = device->page;
   if (expired(page, fikit_now_ns()) || fikit_gate_open(page))
@@ -161,7 +161,7 @@ static bool may_go(const struct fikit_device *device, const struct standing *sta
   return standing->seq && fikit_gate_says(page, standing->seq, standing->request->copy, standing->request->slot) != FIKIT_SAYS_WAIT;
 }
 
-/* A piece of a move is a copy: it asks where copies ask. `granted`: its request; 0: it did not. False: there is no answer to be had. */
+/* A piece of a move is a copy: it asks where copies ask. `granted`: number of its request; 0: it did not have to ask. False: nothing was granted. */
 static bool may_move(struct fikit_device *device, const struct fikit_move *move, struct standing *standing, uint32_t *granted) {
   *granted = 0;
   if (!fikit_copy_asks(device->page, move->copy, move->bytes))
@@ -187,7 +187,7 @@ static void move_memory(struct fikit_device *device, struct fikit_mover *mover, 
     late = may_go(device, standing) || !may_move(device, &move, standing, &granted);
     going_on = !late && fikit_move_make(device, mover);
     if (granted)
-      fikit_marker_skip(device, 0, granted); /* it was waited for */
+      fikit_marker_skip(device, 0, granted); /* fikit_move_make has waited for the move */
   }
   fikit_move_end(device, mover, late);
 }

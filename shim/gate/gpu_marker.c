@@ -46,7 +46,7 @@ static _Atomic uint32_t *word_of(struct fikit_page *page, uint32_t number) {
   return &page->marks[number % FIKIT_MARKS];
 }
 
-/* The device will write nothing any more: whatever was under way is over. */
+/* The home context is gone: the device writes no more marks, and those that were under way count as reached. */
 static void leave_home(struct fikit_device *device) {
   struct fikit_gpu_markers *marks = device->gpu_markers;
   for (uint32_t i = 0; i < FIKIT_MARKS && i < marks->last; i++)

@@ -16,14 +16,14 @@ struct marker {
   CUevent event;     /* NULL: not created */
   CUcontext context; /* of the event */
   uint32_t slot, request_seq;
-  bool taken; /* a thread is about to record it */
-  bool out;   /* recorded, completion not reported */
+  bool taken;   /* a thread is about to record it */
+  bool pending; /* recorded, completion not reported */
 };
 
 struct fikit_markers {
   pthread_mutex_t mutex;
   atomic_flag polling;  /* a thread is asking the driver; the others need not */
-  _Atomic unsigned out; /* how many are out */
+  _Atomic unsigned pending; /* how many are */
   struct marker marker[MARKERS];
 };
 
@@ -38,11 +38,11 @@ static void report(struct fikit_device *device, uint32_t slot, uint32_t request_
   fikit_page_put(device->page, FIKIT_ENTRY_DONE, slot, request_seq, fikit_now_ns());
 }
 
-/* A marker that is in, with an event of `context`; NULL when all are out. */
+/* A marker that is neither taken nor pending, with an event of `context`; NULL: there is none. */
 static struct marker *free_marker(struct fikit_markers *markers, CUcontext context) {
   struct marker *unused = NULL;
   for (struct marker *m = markers->marker; m < markers->marker + MARKERS; m++) {
-    if (m->event && !m->out && !m->taken && m->context == context)
+    if (m->event && !m->pending && !m->taken && m->context == context)
       return m;
     if (!m->event && !m->taken)
       unused = m;
@@ -69,7 +69,8 @@ static struct marker *take(struct fikit_markers *markers, CUcontext context) {
   return marker;
 }
 
-static void give(struct fikit_device *device, struct marker *marker, bool recorded, uint32_t slot, uint32_t request_seq) {
+/* The thread that took the marker has recorded it, or the driver refused. */
+static void release(struct fikit_device *device, struct marker *marker, bool recorded, uint32_t slot, uint32_t request_seq) {
   struct fikit_markers *markers = device->markers;
   if (!fikit_lock(&markers->mutex))
     return;
@@ -77,8 +78,8 @@ static void give(struct fikit_device *device, struct marker *marker, bool record
   if (recorded && marker->event) {
     marker->slot = slot;
     marker->request_seq = request_seq;
-    marker->out = true;
-    atomic_fetch_add_explicit(&markers->out, 1, memory_order_relaxed);
+    marker->pending = true;
+    atomic_fetch_add_explicit(&markers->pending, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&device->page->marker_count, 1, memory_order_relaxed);
   }
   fikit_unlock(&markers->mutex);
@@ -95,7 +96,7 @@ static void mark(struct fikit_device *device, struct fikit_stream *entry, CUstre
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelability);
   struct marker *marker = take(markers, context);
   if (marker)
-    give(device, marker, REAL(cuEventRecord)(marker->event, stream) == CUDA_SUCCESS, slot, request_seq);
+    release(device, marker, REAL(cuEventRecord)(marker->event, stream) == CUDA_SUCCESS, slot, request_seq);
   pthread_setcancelstate(cancelability, &cancelability);
 }
 
@@ -135,7 +136,7 @@ void fikit_marker_skip(struct fikit_device *device, uint32_t slot, uint32_t requ
 bool fikit_markers_poll(struct fikit_device *device) {
   struct fikit_markers *markers = device->markers;
   bool reported = false;
-  if (atomic_load_explicit(&markers->out, memory_order_relaxed) == 0)
+  if (atomic_load_explicit(&markers->pending, memory_order_relaxed) == 0)
     return false;
   if (fikit_capture_anywhere() || atomic_flag_test_and_set(&markers->polling))
     return true; /* a query could break a capture */
@@ -145,11 +146,11 @@ bool fikit_markers_poll(struct fikit_device *device) {
   }
   int mode = fikit_capture_relax();
   for (struct marker *m = markers->marker; m < markers->marker + MARKERS && !fikit_context_ends(); m++) {
-    CUresult result = m->out ? REAL(cuEventQuery)(m->event) : CUDA_ERROR_NOT_READY;
+    CUresult result = m->pending ? REAL(cuEventQuery)(m->event) : CUDA_ERROR_NOT_READY;
     if (result == CUDA_ERROR_NOT_READY)
       continue;
-    m->out = false; /* completed; or the context is broken, and then nothing runs any more either */
-    atomic_fetch_sub_explicit(&markers->out, 1, memory_order_relaxed);
+    m->pending = false; /* completed; or the context is broken, and then nothing runs any more either */
+    atomic_fetch_sub_explicit(&markers->pending, 1, memory_order_relaxed);
     report(device, m->slot, m->request_seq);
     reported = true;
   }
@@ -158,7 +159,7 @@ bool fikit_markers_poll(struct fikit_device *device) {
   atomic_flag_clear(&markers->polling);
   if (reported)
     fikit_doorbell(device);
-  return atomic_load_explicit(&markers->out, memory_order_relaxed) != 0;
+  return atomic_load_explicit(&markers->pending, memory_order_relaxed) != 0;
 }
 
 void fikit_markers_pass(struct fikit_device *device) {
@@ -173,12 +174,12 @@ void fikit_markers_forget_context(struct fikit_device *device, CUcontext context
   for (struct marker *m = markers->marker; m < markers->marker + MARKERS; m++) {
     if (!m->event || m->context != context)
       continue;
-    if (m->out) {
-      atomic_fetch_sub_explicit(&markers->out, 1, memory_order_relaxed);
+    if (m->pending) {
+      atomic_fetch_sub_explicit(&markers->pending, 1, memory_order_relaxed);
       report(device, m->slot, m->request_seq);
     }
     m->event = NULL;
-    m->out = false;
+    m->pending = false;
   }
   fikit_unlock(&markers->mutex);
 }

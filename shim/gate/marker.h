@@ -23,7 +23,7 @@ void fikit_marker_end_run(struct fikit_device *device, struct fikit_stream *entr
 /* Report a granted launch that the driver refused as over, unless further launches may use its grant. */
 void fikit_marker_skip(struct fikit_device *device, uint32_t slot, uint32_t request_seq);
 
-/* Report the markers that have completed. True while some are still out. */
+/* Report the markers that have completed. True while some have not. */
 bool fikit_markers_poll(struct fikit_device *device);
 
 /* Returns once every thread that was querying a marker at the call has stopped. */

@@ -1,7 +1,7 @@
 /*
- * Moves are prefetches on a stream of our own, some pieces at a time, which are waited for: later ones would only stand in line, and the gate
- * is to be looked at in between. Goals are wishes about sums of bytes; which bytes, memory/movable.h says. What is moved while a stream of the
- * process captures could break the capture in a driver that counts a prefetch among the calls that may, so nothing is.
+ * Moves are prefetches on a stream of the shim's own. Some pieces at a time are handed over and waited for, and the gate is looked at in between:
+ * more of them would only queue behind each other. A goal is a number of bytes; memory/movable.h chooses which. While a stream of the process
+ * captures nothing is moved: a driver may count a prefetch among the calls that invalidate a capture.
  */
 #include "gate/move.h"
 #include "gate/prefetch.h"
@@ -9,9 +9,9 @@
 #include "base/symbols.h"
 #include "memory/movable.h"
 
-/* Contexts of a process are one or two; in others than these nothing is moved. */
+/* A process has one or two contexts; in those beyond this number nothing is moved. */
 enum { CONTEXTS = 4 };
-/* So much is moved between two looks at the gate: about 3 ms of the link. */
+/* Moved between two looks at the gate: about 3 ms of the link. */
 static const uint64_t MOST_BYTES = (uint64_t)FIKIT_PLAN_CHUNKS * FIKIT_CHUNK_BYTES;
 
 /* All under the lock of the movable memory. */
@@ -19,9 +19,9 @@ static struct {
   CUcontext context;
   CUstream stream;
 } own[CONTEXTS];
-static uint32_t seen;       /* the newest goal that anybody has begun to work for; 0: none */
-static uint64_t seen_bytes; /* which is that */
-static bool came;           /* memory was brought since some was sent away last */
+static uint32_t begun;       /* number of the newest goal that a thread has begun to work for; 0: none */
+static uint64_t begun_bytes; /* of that goal */
+static bool came;            /* the newest move was one to the GPU */
 
 static uint64_t goal_bytes(const struct fikit_device *device) {
   return atomic_load_explicit(&device->page->moves.goal_bytes, memory_order_relaxed);
@@ -31,24 +31,25 @@ static void add(_Atomic uint64_t *counter, uint64_t more) {
   atomic_fetch_add_explicit(counter, more, memory_order_relaxed);
 }
 
-/* A goal that nobody has reached came true by itself, or will: the device has faulted in what it needed, others have pushed out the rest. */
+/* The last goal was not reached by moves. It counts as reached: page faults have brought, or will bring, what the kernels need, and memory of others has displaced the
+ * rest. */
 static void settle_before(struct fikit_device *device) {
   struct fikit_moves *moves = &device->page->moves;
-  if (seen == 0 || atomic_load_explicit(&moves->reached, memory_order_relaxed) == seen)
+  if (begun == 0 || atomic_load_explicit(&moves->reached, memory_order_relaxed) == begun)
     return;
-  const int64_t came = fikit_movable_settle(device, seen_bytes);
-  if (came > 0)
-    add(&moves->missed_bytes, (uint64_t)came);
+  const int64_t missed = fikit_movable_settle(device, begun_bytes);
+  if (missed > 0)
+    add(&moves->missed_bytes, (uint64_t)missed);
 }
 
 void fikit_move_begin(struct fikit_device *device, struct fikit_mover *mover) {
   struct fikit_moves *moves = &device->page->moves;
   *mover = (struct fikit_mover){.tried = atomic_load_explicit(&moves->goal, memory_order_acquire), .since_ns = fikit_now_ns()};
-  if (mover->tried == seen || !fikit_movable_lock())
+  if (mover->tried == begun || !fikit_movable_lock())
     return;
   settle_before(device);
-  seen = mover->tried;
-  seen_bytes = goal_bytes(device);
+  begun = mover->tried;
+  begun_bytes = goal_bytes(device);
   fikit_movable_unlock();
 }
 
@@ -60,8 +61,8 @@ struct fikit_move fikit_move_next(struct fikit_device *device, const struct fiki
   struct fikit_piece piece = {0};
   uint64_t left = 0;
   if (!superseded(device, mover) && !fikit_capture_anywhere() && fikit_movable_lock()) {
-    piece = fikit_movable_next(seen_bytes);
-    left = fikit_movable_left(seen_bytes);
+    piece = fikit_movable_next(begun_bytes);
+    left = fikit_movable_left(begun_bytes);
     fikit_movable_unlock();
   }
   if (!piece.bytes)
@@ -87,7 +88,7 @@ static CUstream stream_of(CUcontext context) {
   return stream;
 }
 
-/* Under the lock. A turn is one however many goals bring its memory, as where part of it comes ahead into free room. */
+/* Under the lock. A turn counts once, however many goals bring its memory: a part of it may come ahead. */
 static void count(struct fikit_moves *moves, const struct fikit_piece *piece) {
   add(piece->in ? &moves->in_bytes : &moves->out_bytes, piece->bytes);
   if (piece->in && !came)
@@ -97,9 +98,9 @@ static void count(struct fikit_moves *moves, const struct fikit_piece *piece) {
 
 /* Under the lock: pieces of one way, handed to the driver one behind the other and waited for together. False: it refused. */
 static bool moved(struct fikit_device *device, uint64_t *bytes, CUdevice ordinal, CUstream stream) {
-  const bool in = fikit_movable_next(seen_bytes).in;
-  for (;;) { /* what was freed since it was looked for is in it no more */
-    const struct fikit_piece piece = fikit_movable_next(seen_bytes);
+  const bool in = fikit_movable_next(begun_bytes).in;
+  for (;;) {
+    const struct fikit_piece piece = fikit_movable_next(begun_bytes);
     if (!piece.bytes || piece.in != in || (*bytes && *bytes + piece.bytes > MOST_BYTES))
       return !*bytes || REAL(cuStreamSynchronize)(stream) == CUDA_SUCCESS;
     if (fikit_prefetch(&piece, ordinal, stream) != CUDA_SUCCESS)
@@ -120,7 +121,7 @@ bool fikit_move_make(struct fikit_device *device, struct fikit_mover *mover) {
     return false;
   uint64_t bytes = 0;
   bool refused = false;
-  if (fikit_prefetch_context(&context, &ordinal) && fikit_movable_next(seen_bytes).bytes) {
+  if (fikit_prefetch_context(&context, &ordinal) && fikit_movable_next(begun_bytes).bytes) {
     const int mode = fikit_capture_relax(); /* another thread may begin a capture at any moment */
     const CUstream stream = stream_of(context);
     refused = !stream || !moved(device, &bytes, ordinal, stream);
@@ -128,7 +129,7 @@ bool fikit_move_make(struct fikit_device *device, struct fikit_mover *mover) {
   }
   if (refused) {
     atomic_fetch_add_explicit(&moves->failures, 1, memory_order_relaxed);
-    seen_bytes = UINT64_MAX; /* the rest stays as it is, wherever that is */
+    begun_bytes = UINT64_MAX; /* no more pieces: the rest stays where it is */
     fikit_movable_settle(device, UINT64_MAX);
   }
   fikit_movable_unlock();
@@ -142,7 +143,7 @@ void fikit_move_end(struct fikit_device *device, const struct fikit_mover *mover
   if (superseded(device, mover) || fikit_capture_anywhere())
     return;
   if (late && fikit_movable_lock()) {
-    if (fikit_movable_next(seen_bytes).in)
+    if (fikit_movable_next(begun_bytes).in)
       settle_before(device);
     fikit_movable_unlock();
   }
@@ -166,6 +167,6 @@ void fikit_move_context_gone(CUcontext context) {
 void fikit_move_forget_all(void) {
   for (int i = 0; i < CONTEXTS; i++)
     own[i].context = NULL;
-  seen = 0;
+  begun = 0;
   came = false;
 }

@@ -7,7 +7,7 @@
 #include "streams/capture.h"
 #include "fikit_rules.h"
 
-/* What a thread at the gate has done about goals. Begins as {0}. */
+/* A thread at the gate, and the goal that it works for. Begins as {0}. */
 struct fikit_mover {
   uint32_t tried;         /* the goal that it has worked for last; 0: none */
   int64_t since_ns;
@@ -27,8 +27,8 @@ static inline bool fikit_move_due(const struct fikit_page *page, const struct fi
   return goal != 0 && goal != mover->tried && goal != FIKIT_LOAD(page->moves.reached, relaxed) && !fikit_capture_anywhere();
 }
 
-/* Begin to work for the goal that stands; then, piece by piece, what comes next, and the move of it. The gate and other copies are the
- * caller's to look after in between. Make: false where the driver refuses. End: `late`, work goes on before the goal is reached. */
+/* Begin to work for the goal that stands; then, again and again, which pieces come next, and their move. Between two moves the caller looks at the gate and at other
+ * copies. Make: false where the driver refuses. End: `late`: the program's work goes on before the goal is reached. */
 void fikit_move_begin(struct fikit_device *device, struct fikit_mover *mover);
 struct fikit_move fikit_move_next(struct fikit_device *device, const struct fikit_mover *mover);
 bool fikit_move_make(struct fikit_device *device, struct fikit_mover *mover);

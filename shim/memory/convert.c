@@ -1,7 +1,7 @@
 /*
  * What a program may notice of the conversion is answered as for plain memory: attributes of a pointer here, how much memory
- * there is in memory_info.c. What cannot be is said in one line: memory for other processes (cuIpcGetMemHandle) stays plain from the first
- * time on that the program asks for a handle and cannot have it.
+ * there is in memory_info.c. One line says what managed memory cannot do: once the program has asked for a handle for other processes
+ * (cuIpcGetMemHandle) and was refused, all that it allocates afterwards is plain memory.
  */
 #include "memory/convert.h"
 #include "memory/managed_pool.h"
@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* Of the driver's managed allocations there were 65,536 at most once (kokkos #300), and 2 MiB is what moves at a time. */
+/* Drivers have had a limit of 65,536 managed allocations (kokkos #300), and 2 MiB is what moves at a time. */
 enum { LEAST_BYTES = 1 << 20 };
 enum { CU_MEM_ATTACH_GLOBAL = 1, CU_MEM_ADVISE_SET_PREFERRED_LOCATION = 3, CU_MEM_ADVISE_SET_ACCESSED_BY = 5 };
 enum { CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS = 89 };
@@ -34,7 +34,7 @@ static int refuse(const char *why) {
 }
 
 /* Managed memory that the GPU brings by itself, on the one GPU that the program sees. */
-static int look(void) {
+static int find_out(void) {
   int count = 0, able = 0, in_mps = 0;
   CUdevice device;
   if (!HAS(cuMemAllocManaged) || !HAS(cuMemAdvise) || REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS)
@@ -54,7 +54,7 @@ bool fikit_converts(const struct fikit_place *place, uint64_t bytes) {
   if (!place->device || !fikit_memory_host_bytes(place->device) || bytes < LEAST_BYTES)
     return false;
   const int known = atomic_load_explicit(&possible, memory_order_relaxed);
-  return (known == UNKNOWN ? look() : known) == YES;
+  return (known == UNKNOWN ? find_out() : known) == YES;
 }
 
 /* Without it the driver leaves memory on the host that the GPU has touched once (nvshare #25). A driver that takes no advice
@@ -74,7 +74,7 @@ bool fikit_convert(const struct fikit_place *place, CUdeviceptr *out, uint64_t b
   }
   const CUresult made = REAL(cuMemAllocManaged)(out, bytes, CU_MEM_ATTACH_GLOBAL);
   const bool known = made == CUDA_SUCCESS && handle_map_put(&converted, *out, bytes, (uintptr_t)place->context);
-  if (made == CUDA_SUCCESS && !known) /* memory of ours is short: better plain than managed and looking so */
+  if (made == CUDA_SUCCESS && !known) /* the shim has no memory to remember it: better plain than managed and seen to be */
     REAL(cuMemFree_v2)(*out);
   if (known) {
     atomic_store(&any, true);

@@ -17,7 +17,7 @@ bool fikit_convert(const struct fikit_place *place, CUdeviceptr *out, uint64_t b
 uint64_t fikit_converted_take(CUdeviceptr pointer);
 void fikit_converted_freed(CUdeviceptr pointer, uint64_t taken, CUresult result);
 
-/* Something was converted elsewhere (hooks/pool.c): questions about pointers are looked at from now on. */
+/* Memory was converted elsewhere (hooks/pool.c): from now on the program's questions about pointers are answered as for plain memory. */
 void fikit_convert_seen(void);
 
 /* Whether memory at `pointer` was converted: device memory to whoever asks, wherever its pages are. */

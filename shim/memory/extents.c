@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-/* Smaller memory does not move (convert.c), and a program has at most so many pieces that are told apart: of what is beyond them nothing
- * is learnt. */
+/* Smaller memory does not move (convert.c). Of a program's allocations beyond FIKIT_TOUCH_ALLOCATIONS nothing is learnt. */
 enum { LEAST_BYTES = 1 << 20 };
 
 struct extent {
@@ -19,7 +18,7 @@ struct extent {
 static struct extent extents[FIKIT_TOUCH_ALLOCATIONS]; /* by base */
 static unsigned count;
 static struct {
-  uint32_t pages; /* that memory of this number has or had; 0: there was none */
+  uint32_t pages; /* of the memory that has or had this number; 0: none had it */
   bool used;
   uint64_t base; /* while it is used */
   const struct fikit_device *device;
@@ -66,7 +65,7 @@ void fikit_extent_add(struct fikit_device *device, CUcontext context, uint64_t b
   if (!wanted(device, bytes) || !fikit_lock(&guard))
     return;
   unsigned at = up_to(base);
-  if (at > 0 && extents[at - 1].base == base) /* its end was not told */
+  if (at > 0 && extents[at - 1].base == base) /* its free went unseen */
     remove_at(--at);
   const uint32_t pages = (uint32_t)((bytes + FIKIT_TOUCH_PAGE_BYTES - 1) / FIKIT_TOUCH_PAGE_BYTES);
   const uint32_t number = count < FIKIT_TOUCH_ALLOCATIONS ? number_for(pages) : FIKIT_TOUCH_ALLOCATIONS;
@@ -80,7 +79,7 @@ void fikit_extent_add(struct fikit_device *device, CUcontext context, uint64_t b
   fikit_unlock(&guard);
 }
 
-/* What waits in the ring is worth more; what is not said in one pass is said in the others. */
+/* Not where the ring is half full: other entries are worth more, and the same free is reported in the next pass. */
 static void report_freed(const struct extent *extent) {
   struct fikit_page *page = extent->device->page;
   const uint64_t waiting =
@@ -113,7 +112,7 @@ static const struct extent *extent_at(uint64_t address) {
   return at > 0 && address - extents[at - 1].base < extents[at - 1].bytes ? &extents[at - 1] : NULL;
 }
 
-/* Under the lock. False: nothing of it is there. */
+/* Under the lock. False: the range begins in no memory of the table. */
 static bool place_of(const struct fikit_device *device, const struct fikit_range *range, struct fikit_touch *touch) {
   const struct extent *extent = extent_at(range->at);
   if (!extent || extent->device != device)

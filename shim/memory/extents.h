@@ -13,8 +13,8 @@ void fikit_extent_add(struct fikit_device *device, CUcontext context, uint64_t b
 /* Before the driver frees it. */
 void fikit_extent_remove(uint64_t base);
 
-/* Behind the `found` places that are there already: what is at the addresses of these words, or in these ranges, on this GPU, each place once.
- * Returns how many places there are then, `most` at most. What is no address in the table says nothing. */
+/* Adds to the `found` places in `touches` what memory on this GPU these words point to, or these ranges lie in, each place once. Words that are no address in the
+ * table add nothing. Returns how many places there are then, `most` at most. */
 unsigned fikit_extents_of(const struct fikit_device *device, const uint64_t *words, unsigned count, struct fikit_touch *touches,
                           unsigned found, unsigned most);
 unsigned fikit_extents_of_ranges(const struct fikit_device *device, const struct fikit_range *ranges, unsigned count,

@@ -1,6 +1,6 @@
 /*
- * A list in the order of the frees, under one lock, which nobody holds while the driver frees. Whoever looks asks LOOKED of them at most, and those that
- * are not over go to the end, so that a stream that stands hides none behind it.
+ * A list in the order of the frees, under one lock, which is not held while the driver frees. A look asks about LOOKED of them at most. Those that cannot be freed
+ * yet go to the end of the list, so that those behind them have their turn.
  */
 #include "memory/late_free.h"
 #include "base/clock.h"
@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { LOOKED = 64, MANY = 1024 }; /* beyond so many whoever allocates or frees takes a wait for work that goes on upon himself */
+enum { LOOKED = 64, MANY = 1024 }; /* beyond MANY a call that allocates or frees may wait */
 enum { LEASE_NS = 1000000000, NAP_NS = 250000 };
 
 struct late {
@@ -19,7 +19,7 @@ struct late {
   struct fikit_late_free free;
   CUcontext context; /* of the memory */
   uint64_t number;
-  bool over; /* the stream has come there, and there is no mark any more */
+  bool reached; /* the stream has come to the free, and the mark is gone */
 };
 
 _Atomic unsigned fikit_late_frees;
@@ -27,7 +27,8 @@ _Atomic unsigned fikit_late_frees;
 FIKIT_LOCK(keeping);
 static struct late *first, **last = &first;
 static uint64_t newest;
-static uint64_t changes, in_vain; /* frees begun and done so far; that count when a request waited in vain */
+static uint64_t changes;    /* frees begun and done so far */
+static uint64_t given_up_at; /* `changes` when a request last waited in vain */
 static const struct fikit_late_order *order; /* written before the first one comes */
 
 /* Under the lock. */
@@ -72,53 +73,54 @@ bool fikit_late_free_has(CUdeviceptr at) {
   return found;
 }
 
-/* Under the lock: its stream has come there, whatever the mark says. */
-static void is_over_now(struct late *late) {
+/* Under the lock: the stream has come to the free, whatever the mark says. */
+static void set_reached(struct late *late) {
   if (late->free.mark)
     order->dropped(late->free.mark);
   late->free.mark = NULL;
-  late->over = true;
+  late->reached = true;
 }
 
-/* Under the lock. Without a mark nobody knows yet. */
-static bool is_over(struct late *late) {
+/* Under the lock. Without a mark it is not known. */
+static bool has_reached(struct late *late) {
   if (late->free.mark && order->passed(late->free.mark)) {
     late->free.mark = NULL;
-    late->over = true;
+    late->reached = true;
   }
-  return late->over;
+  return late->reached;
 }
 
-/* What makes it safe to call cuMemFree, which waits for the context. */
+/* Why memory is freed now. PROGRAM_WAITED: it has just waited for the context. AT_ONCE: only without a wait. NEEDED: a request would be refused otherwise. */
 enum why { PROGRAM_WAITED, AT_ONCE, NEEDED };
 
-/* Under the lock: whether the context has work that cuMemFree would wait for. Where the driver does not say it, only a request that is refused else waits for what there may be. */
-static bool waits(CUcontext context, enum why why, enum fikit_idle *idle) {
+/* Under the lock: cuMemFree would wait for work of the context, which is not allowed for this reason. NEEDED allows a wait for work that goes on by itself, and for work
+ * of which the driver says nothing. */
+static bool is_too_early(CUcontext context, enum why why, enum fikit_idle *idle) {
   *idle = why == PROGRAM_WAITED ? FIKIT_IDLE_UNKNOWN : order->idle(context);
   return *idle == FIKIT_BUSY || (*idle != FIKIT_IDLE && why == AT_ONCE);
 }
 
-/* Under the lock: one of this context whose stream may have come there; without a mark the context has to be asked. */
-static bool may_be_over(struct late *late, CUcontext context) {
-  return late->context == context && (is_over(late) || !late->free.mark);
+/* Under the lock: it is of this context, and its stream may have come to the free; without a mark only an idle context shows it. */
+static bool may_have_reached(struct late *late, CUcontext context) {
+  return late->context == context && (has_reached(late) || !late->free.mark);
 }
 
-/* Under the lock. `left` becomes 0 where the next ones have to wait as well. */
+/* Under the lock. `left` becomes 0 where none of this context can be freed now. */
 static bool may_free(struct late *late, CUcontext context, enum why why, unsigned *left) {
   enum fikit_idle idle;
-  if (!may_be_over(late, context))
+  if (!may_have_reached(late, context))
     return false;
-  if (waits(context, why, &idle)) {
+  if (is_too_early(context, why, &idle)) {
     *left = 0;
     return false;
   }
   if (idle == FIKIT_IDLE && late->free.context == context) /* the stream of the free is idle, too */
-    is_over_now(late);
-  return late->over;
+    set_reached(late);
+  return late->reached;
 }
 
-/* The next one of this context that the driver can free now; `left`: so many may be looked at. */
-static struct late *take(CUcontext context, enum why why, unsigned *left) {
+/* Takes the next one of this context that can be freed now out of the list; `left`: how many may still be looked at. */
+static struct late *take_freeable(CUcontext context, enum why why, unsigned *left) {
   struct late *found = NULL;
   if (!fikit_lock_around(&keeping))
     return NULL;
@@ -134,12 +136,12 @@ static struct late *take(CUcontext context, enum why why, unsigned *left) {
   return found;
 }
 
-/* The driver has refused to free it, or it was freed. */
+/* Behind the driver's answer: it is forgotten, or goes back into the list. */
 static void settle(struct late *late, bool freed) {
   if (freed)
     fikit_freed(late->free.taken, late->free.at, true);
   if (!fikit_lock_around(&keeping))
-    return; /* one fewer */
+    return; /* in a signal handler of a thread that holds a lock: the memory is lost to the list */
   if (freed)
     atomic_fetch_sub_explicit(&fikit_late_frees, 1, memory_order_relaxed);
   else
@@ -150,15 +152,15 @@ static void settle(struct late *late, bool freed) {
     free(late);
 }
 
-/* Returns how many were freed. What the driver refuses it is asked for again the next time. Cancellation waits: a thread that ended in between would take the memory
- * along. */
-static unsigned give_back(CUcontext context, enum why why) {
+/* Frees what can be freed; returns how many allocations that was. What the driver refuses is tried again at the next look. Cancellation waits: the memory in the hands of
+ * a cancelled thread would be lost. */
+static unsigned free_some(CUcontext context, enum why why) {
   const unsigned count = atomic_load_explicit(&fikit_late_frees, memory_order_relaxed);
   unsigned left = count < LOOKED ? count : LOOKED, freed = 0;
   struct late *late;
   int cancelability;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelability);
-  while (left > 0 && (late = take(context, why, &left))) {
+  while (left > 0 && (late = take_freeable(context, why, &left))) {
     const bool done = order->free(late->free.at);
     settle(late, done);
     freed += done;
@@ -188,22 +190,22 @@ void fikit_late_frees_synchronised(CUcontext context, uint64_t up_to) {
     return;
   for (struct late *each = first; each; each = each->next)
     if (each->free.context == context && each->number <= up_to)
-      is_over_now(each);
+      set_reached(each);
   fikit_unlock_around(&keeping);
-  give_back(context, PROGRAM_WAITED);
+  free_some(context, PROGRAM_WAITED);
 }
 
-/* Whether to go on; a wait that was in vain is not made again before something has changed. */
-static bool has_patience(int64_t *began_ns) {
+/* Not after LEASE_NS, nor where a request has waited in vain and nothing was freed since. */
+static bool may_wait_on(int64_t *began_ns) {
   const int64_t now_ns = fikit_now_ns();
   if (!fikit_lock_around(&keeping))
     return false;
-  const bool waits = in_vain != changes || *began_ns;
+  const bool waits = given_up_at != changes || *began_ns;
   if (!*began_ns)
     *began_ns = now_ns;
   const bool goes_on = waits && now_ns - *began_ns < LEASE_NS;
   if (!goes_on)
-    in_vain = changes;
+    given_up_at = changes;
   fikit_unlock_around(&keeping);
   return goes_on;
 }
@@ -222,9 +224,9 @@ bool fikit_late_frees_wait(int64_t *began_ns) {
   const CUcontext context = fikit_late_frees_any() ? current() : NULL;
   if (!context || !has_any_of(context))
     return false;
-  if (give_back(context, NEEDED) > 0)
+  if (free_some(context, NEEDED) > 0)
     return true;
-  if (!has_patience(began_ns))
+  if (!may_wait_on(began_ns))
     return false;
   fikit_nap(NAP_NS);
   return true;
@@ -233,7 +235,7 @@ bool fikit_late_frees_wait(int64_t *began_ns) {
 void fikit_late_frees_look(void) {
   const CUcontext context = fikit_late_frees_any() ? current() : NULL;
   if (context)
-    give_back(context, atomic_load_explicit(&fikit_late_frees, memory_order_relaxed) > MANY ? NEEDED : AT_ONCE);
+    free_some(context, atomic_load_explicit(&fikit_late_frees, memory_order_relaxed) > MANY ? NEEDED : AT_ONCE);
 }
 
 void fikit_late_frees_pass(void) {
@@ -246,7 +248,7 @@ void fikit_late_frees_work_ended(CUcontext context) {
     return;
   for (struct late *each = first; each; each = each->next)
     if (each->free.context == context)
-      is_over_now(each);
+      set_reached(each);
   if (order)
     order->idle_context_gone(context);
   fikit_unlock_around(&keeping);
@@ -261,7 +263,7 @@ static struct late *take_all_of(CUcontext context) {
       continue;
     }
     struct late *late = unlink_at(place);
-    is_over_now(late);
+    set_reached(late);
     late->next = gone;
     gone = late;
     changes++;

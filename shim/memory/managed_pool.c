@@ -1,6 +1,6 @@
 /*
- * The program knows the default pool alone: what it sets there is set in the managed one, too, and what it asks of how much there is is the
- * sum of both. One GPU only: others convert nothing (convert.c).
+ * The program knows the default pool alone: what it sets there is set in the managed pool, too, and its questions about used and reserved bytes get the
+ * sum of both pools. One GPU only: others convert nothing (convert.c).
  */
 #include "memory/managed_pool.h"
 #include "memory/movable.h"
@@ -93,7 +93,7 @@ void fikit_managed_pool_forget_all(void) {
   handle_map_forget_all(&given);
 }
 
-/* The managed pool, for the program's calls about the one whose place it takes. */
+/* The managed pool where `pool` is the default one; else NULL. */
 static CUmemoryPool beside(CUmemoryPool pool) {
   const CUmemoryPool known = atomic_load_explicit(&managed, memory_order_acquire);
   return known && pool == atomic_load(&stood_for) ? known : NULL;

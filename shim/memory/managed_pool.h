@@ -11,13 +11,13 @@
  * does; the program chose a pool of its own, or the driver has none that is managed, which one line says the first time. */
 CUmemoryPool fikit_managed_pool_for(CUmemoryPool pool);
 
-/* What came from it, until it is freed: remembered (false: memory of ours is short), found by its first byte, forgotten before the driver frees it
- * (true: it was remembered): then it is moved no more, also where the driver refuses. Waits for the piece of it that is being moved. */
+/* Memory from the pool, by its first byte. Gave: remember it; false: the shim has no memory for that. Has: is it remembered? Take: forget it, before the driver frees it;
+ * true: it was remembered. After that it is not moved any more, even where the driver refuses to free it. Take waits for the piece of it that is being moved. */
 bool fikit_managed_pool_gave(CUdeviceptr pointer);
 bool fikit_managed_pool_has(CUdeviceptr pointer);
 bool fikit_managed_pool_take(CUdeviceptr pointer);
 
-/* Whose place `pool` takes; itself where it takes nobody's. */
+/* The pool that the program knows for `pool`: the default pool for the managed one, else `pool` itself. */
 CUmemoryPool fikit_managed_pool_shown(CUmemoryPool pool);
 
 /* In the child of a fork: all of it is the parent's. */

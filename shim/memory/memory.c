@@ -12,10 +12,9 @@
 
 #include <sched.h>
 
-/* A process that was stopped in the middle of a request counts as having got it, after so long: one that only lost its core
- * goes on sooner. */
+/* After so long the request of a process that was stopped in the middle of it counts as granted. One that only lost its core goes on sooner. */
 enum { PATIENCE_NS = 1000000000 };
-/* Most are over by then; who looks on after that leaves the core to them. */
+/* Most conflicts are over by then; after that a thread sleeps between two looks. */
 enum { SOON_NS = 1000000 };
 
 static uint32_t shares_of(const struct fikit_memory *memory) {
@@ -121,7 +120,7 @@ static enum verdict judge(const struct fikit_device *device, uint64_t bytes, uin
   return on_gpu == FITS ? in_all : on_gpu;
 }
 
-/* Nothing is refused in the name of a fikitd that is gone. */
+/* Without fikitd there is no limit. */
 static bool without_fikitd(struct fikit_device *device) {
   fikit_monitor_look(device, 0);
   return !limit_of(device);
@@ -166,7 +165,7 @@ static bool reserve(struct fikit_device *device, uint64_t bytes, uint64_t limit,
   }
 }
 
-/* It is the sum that is full, of which memory that is freed late is a part. */
+/* The limit of the sum is reached, in which memory that is freed late still counts. */
 static bool fits_without_late_frees(uint64_t bytes, uint64_t limit, const struct seen *seen) {
   return bytes <= limit && seen->held > limit - bytes;
 }
@@ -203,7 +202,7 @@ bool fikit_memory_reserve_movable(struct fikit_device *device, uint64_t bytes) {
   return reserve_unless_full(device, bytes, MOVABLE);
 }
 
-/* Never below nothing: fikitd empties the share of a process that closed its connection, which may still free memory. */
+/* Never below 0: fikitd empties the share of a process that closed its connection, which may still free memory. */
 static void take_off(_Atomic uint64_t *counter, uint64_t bytes) {
   uint64_t held = atomic_load(counter);
   while (!atomic_compare_exchange_weak(counter, &held, held > bytes ? held - bytes : 0))

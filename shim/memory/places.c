@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-enum { CHUNK_PAGES = FIKIT_CHUNK_BYTES / FIKIT_TOUCH_PAGE_BYTES }; /* which moves as a whole: what is nearer costs nothing to join */
+enum { CHUNK_PAGES = FIKIT_CHUNK_BYTES / FIKIT_TOUCH_PAGE_BYTES }; /* a chunk moves as a whole, so joining places within one costs nothing */
 
 /* One end of a copy. */
 static void add_end(const uint64_t *end, const CUDA_MEMCPY3D *copy, struct fikit_range *ranges, unsigned *count) {

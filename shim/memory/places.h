@@ -37,8 +37,8 @@ struct fikit_touch {
   uint32_t length; /* pages that are touched from there on; 0: not known */
 };
 
-/* Bring places into their order, each once. Where there are more than `most` those that lie near each other become one, ever farther ones until
- * they are few enough; what is too much then is left out. Returns how many there are. */
+/* Sort the places, each once. Where there are more than `most`, near ones are joined, then farther ones, until they are few enough; if they never are, the last ones are
+ * left out. Returns how many there are. */
 unsigned fikit_places_merge(struct fikit_touch *touches, unsigned count, unsigned most);
 
 #endif

@@ -120,7 +120,7 @@ void bind_budget(nb::module_& m) {
       .def("earliest", &Lane::earliest, "from_ns"_a, "until_ns"_a, "length_ns"_a)
       .def("latest", &Lane::latest, "from_ns"_a, "until_ns"_a, "length_ns"_a)
       .def("take", &Lane::take, "begin_ns"_a, "length_ns"_a)
-      .def("give", &Lane::give, "begin_ns"_a, "length_ns"_a);
+      .def("give_back", &Lane::give_back, "begin_ns"_a, "length_ns"_a);
   nb::class_<Transfer>(m, "Transfer")
       .def_ro("chunk", &Transfer::chunk)
       .def_ro("inward", &Transfer::in)

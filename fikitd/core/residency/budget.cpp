@@ -16,7 +16,7 @@ namespace {
 struct Gap {
   Chunk chunk;
   std::size_t from, to;
-  bool dead;         // nobody needs its content: it is away without a transfer
+  bool dead;         // the chunk is freed at its begin: it is away without a transfer
   bool taken = false;
   std::int64_t out_ns = 0, in_ns = 0; // begins of its transfers
 };
@@ -25,8 +25,8 @@ struct Gap {
 class Gaps {
  public:
   explicit Gaps(const Sequence& sequence) : firsts_(sequence.chunks() + 1) {
-    std::vector<std::vector<std::pair<std::size_t, bool>>> touches(sequence.chunks()); // kernel, and whether it is freed before the next
-    std::vector<Chunk> freed_first; // before their first touch: since the last one of the iteration before
+    std::vector<std::vector<std::pair<std::size_t, bool>>> touches(sequence.chunks()); // the kernel, and whether the chunk is freed before the next one
+    std::vector<Chunk> freed_first; // freed before their first touch in the iteration: behind their last touch in the one before
     for (std::size_t kernel = 0; kernel < sequence.kernels(); ++kernel) {
       for (const Chunk chunk : sequence.touched(kernel)) touches[chunk].emplace_back(kernel, false);
       for (const Chunk chunk : sequence.freed(kernel)) {
@@ -72,7 +72,7 @@ class Planner {
       : sequence_(sequence), chunk_(chunk), lead_ns_(lead_ns), budget_(budget), lane_(sequence.total_ns()), gaps_(sequence),
         resident_(sequence.kernels(), 0) {
     for (Gap& gap : gaps_.all()) {
-      // Everywhere, but while it is dead.
+      // A chunk is on the GPU all the time, except in its dead gaps.
       for (std::size_t kernel = gap.from; kernel < (gap.dead ? gap.from + 1 : gap.to); ++kernel) ++resident_[kernel % resident_.size()];
       if (gap.dead) gap.taken = true;
     }
@@ -109,7 +109,7 @@ class Planner {
   }
 
  private:
-  // Kernels are counted on into the next iteration.
+  // Kernels are numbered on into the next iteration.
   std::int64_t begin_ns(std::size_t kernel) const {
     return sequence_.begin_ns(kernel % resident_.size()) + static_cast<std::int64_t>(kernel / resident_.size()) * sequence_.total_ns();
   }
@@ -134,14 +134,14 @@ class Planner {
   // The kernel, as the gap counts: behind its `from`.
   std::size_t within(const Gap& gap, std::size_t kernel) const { return kernel > gap.from ? kernel : kernel + resident_.size(); }
 
-  // Out right after its last use, back as late as fits, away while `kernel` runs; nothing where the link has no time for that.
+  // Out right after its last use, back as late as the link allows, away while `kernel` runs. Does nothing where the link has no time for that.
   void send_away(Gap& gap, std::size_t kernel) {
     const auto out_ns = lane_.earliest(end_ns(gap.from), begin_ns(kernel), chunk_.out_ns);
     if (!out_ns) return;
     lane_.take(*out_ns, chunk_.out_ns);
     const auto in_ns = lane_.latest(end_ns(kernel), begin_ns(gap.to) - lead_ns_, chunk_.in_ns);
     if (!in_ns) {
-      lane_.give(*out_ns, chunk_.out_ns);
+      lane_.give_back(*out_ns, chunk_.out_ns);
       return;
     }
     lane_.take(*in_ns, chunk_.in_ns);
@@ -152,7 +152,7 @@ class Planner {
       if (begin_ns(each) >= *out_ns + chunk_.out_ns && end_ns(each) <= *in_ns) --resident_[each % resident_.size()];
   }
 
-  // Behind the end of the last kernel that has ended by then.
+  // Placed behind the last kernel that has ended by at_ns.
   Transfer transfer(Chunk chunk, bool in, std::int64_t at_ns) const {
     const std::int64_t begin_ns = at_ns % sequence_.total_ns();
     std::size_t low = 0, high = sequence_.kernels(); // how many have ended
@@ -191,7 +191,7 @@ BudgetPlan plan(const Sequence& sequence, const Link& link, std::int64_t chunk_b
   if (sequence.total_ns() <= 0) throw std::invalid_argument("a sequence takes no time");
   if (chunk_bytes <= 0 || chunk_bytes > kMostChunkBytes || budget_bytes <= 0)
     throw std::invalid_argument("a chunk and a budget have bytes, a chunk 4 GiB at most");
-  if (!link.moves() || link.lead_ns < 0) throw std::invalid_argument("the link's rates must be positive, its lead not negative");
+  if (!link.is_valid() || link.lead_ns < 0) throw std::invalid_argument("the link's rates must be positive, its lead not negative");
   const auto chunk_ns = [&](bool in) {
     return static_cast<std::int64_t>(std::clamp(std::ceil(link.ns(in, static_cast<double>(chunk_bytes))), 1.0, kMostChunkNs));
   };

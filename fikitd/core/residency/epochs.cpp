@@ -8,11 +8,11 @@
 namespace fikit::residency {
 namespace {
 
-// Sets that are looked at before the rest is taken by work per byte: all sets of about 12 tenants.
+// Sets that are looked at, before the best so far is taken: all sets of about 12 tenants.
 constexpr int kMostLooks = 10'000;
 
 void check(const EpochRules& rules, std::int64_t room_bytes, std::span<const Tenant> tenants) {
-  if (!rules.link.moves()) throw std::invalid_argument("the link's rates must be positive");
+  if (!rules.link.is_valid()) throw std::invalid_argument("the link's rates must be positive");
   if (!(rules.most_lost > 0 && rules.most_lost < 1)) throw std::invalid_argument("the share that moves may take is between 0 and 1");
   if (!(rules.hysteresis >= 0 && std::isfinite(rules.hysteresis))) throw std::invalid_argument("hysteresis must not be negative");
   if (rules.least_epoch_ns <= 0 || rules.patience_ns <= 0 || rules.max_wait_ns <= 0)
@@ -25,9 +25,9 @@ void check(const EpochRules& rules, std::int64_t room_bytes, std::span<const Ten
   }
 }
 
-// What a tenant's turn is worth. The epoch is so long that moves take at most most_lost of it, so a newcomer works for the rest: a change
-// that costs more than it gains is never worth more than no change. The advantage of one that runs wears off: of two that run and use about as
-// much, the one that has run longer makes room.
+// What a tenant's turn is worth. Moves take at most most_lost of an epoch and a newcomer works for the rest, so a change that costs more than it gains is never
+// worth more than no change. The advantage of a tenant that runs wears off: of two that run and use the device about as much, the one that has run longer
+// makes room.
 double worth(const EpochRules& rules, const Tenant& tenant) {
   const double aged = tenant.work * (1 + static_cast<double>(tenant.waited_ns) / static_cast<double>(rules.patience_ns));
   if (!tenant.runs) return aged * (1 - rules.most_lost) / (1 + rules.hysteresis);
@@ -35,7 +35,7 @@ double worth(const EpochRules& rules, const Tenant& tenant) {
   return aged / (1 + rules.hysteresis * worn);
 }
 
-// The set of most worth within the room: depth first by worth per byte, without branches that cannot become better than the best.
+// The set of most worth within the room: a search depth first, by worth per byte, that leaves out branches which cannot become better than the best so far.
 class Choice {
  public:
   Choice(std::span<const Tenant> tenants, std::span<const double> worths, std::vector<std::size_t> order)
@@ -113,13 +113,13 @@ std::vector<bool> chosen(const EpochRules& rules, std::int64_t room_bytes, std::
   return runs;
 }
 
-// Bytes that may leave: all of a tenant that does not run, and of one that runs what it has beyond its need.
+// Bytes that may leave: all of a tenant that does not run; of one that runs, what it has beyond its need.
 std::int64_t spare_bytes(bool runs, const Tenant& tenant) {
   return runs ? std::max<std::int64_t>(tenant.resident_bytes - tenant.bytes, 0) : tenant.resident_bytes;
 }
 
-// Who leaves first: those without work, then those who will wait longest for their next turn, which is who has waited least. ahead: of those that
-// ran in neither epoch, whose memory nobody misses while the old set runs; else the others.
+// The tenants whose memory leaves, in order: first those without work, then those that have waited least, because they will wait longest for their next turn.
+// ahead: tenants of neither the old nor the new epoch, whose memory can leave while the old epoch runs; else the others.
 std::vector<std::size_t> leaving(const std::vector<bool>& runs, std::span<const Tenant> tenants, bool ahead) {
   std::vector<std::size_t> found;
   for (std::size_t i = 0; i < tenants.size(); ++i)
@@ -131,14 +131,14 @@ std::vector<std::size_t> leaving(const std::vector<bool>& runs, std::span<const 
   return found;
 }
 
-// The moves out, as many bytes at a time as are asked for.
+// Makes moves out, for as many bytes at a time as are asked for.
 class Outs {
  public:
   Outs(const std::vector<bool>& runs, std::span<const Tenant> tenants, bool ahead) : order_(leaving(runs, tenants, ahead)), ahead_(ahead) {
     for (const std::size_t i : order_) left_bytes_.push_back(spare_bytes(runs[i], tenants[i]));
   }
 
-  // Returns how many there were.
+  // Returns for how many bytes it made moves.
   std::int64_t make(std::int64_t bytes, std::vector<Move>& moves) {
     std::int64_t made = 0;
     while (made < bytes && next_ < order_.size()) {
@@ -177,11 +177,11 @@ Epoch next_epoch(const EpochRules& rules, std::int64_t room_bytes, std::span<con
   check(rules, room_bytes, tenants);
   Epoch epoch;
   epoch.runs = chosen(rules, room_bytes, tenants);
-  double there_bytes = 0; // doubles hold sums of whatever is told exactly enough, and do not overflow
+  double there_bytes = 0; // a double: sums of untrusted numbers do not overflow
   for (const Tenant& each : tenants) there_bytes += static_cast<double>(each.resident_bytes);
   const double free = static_cast<double>(room_bytes) - there_bytes;
   std::int64_t free_bytes = free > 0 ? static_cast<std::int64_t>(std::min(free, kMost)) : 0;
-  // Room may have become smaller since: what is there beyond it leaves, whoever comes.
+  // The room may have become smaller: what is on the GPU beyond it leaves in any case.
   const std::int64_t over_bytes = free < 0 ? static_cast<std::int64_t>(std::min(-free, kMost)) : 0;
 
   Outs idle(epoch.runs, tenants, true), others(epoch.runs, tenants, false);
@@ -211,7 +211,7 @@ std::int64_t longest_wait_ns(const EpochRules& rules, std::int64_t room_bytes, s
   check(rules, room_bytes, {});
   const std::int64_t swap_ns = swap_of(rules, static_cast<double>(room_bytes), static_cast<double>(room_bytes)); // all of it out, and as much in
   const double turn_ns = static_cast<double>(swap_ns) + static_cast<double>(length_of(rules, swap_ns));
-  // The epoch in which it becomes overdue, one for each that is overdue before it, and its own move.
+  // Until it is overdue; one epoch for each tenant that may be taken before it, with the one that runs then; and the swap for its own turn.
   return rounded_up(static_cast<double>(rules.max_wait_ns) + static_cast<double>(tenants) * turn_ns + static_cast<double>(swap_ns));
 }
 

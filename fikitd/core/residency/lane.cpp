@@ -50,7 +50,7 @@ void Lane::take(std::int64_t begin_ns, std::int64_t length_ns) {
   if (end > period_ns_) add(0, end - period_ns_);
 }
 
-void Lane::give(std::int64_t begin_ns, std::int64_t length_ns) {
+void Lane::give_back(std::int64_t begin_ns, std::int64_t length_ns) {
   const std::int64_t begin = begin_ns % period_ns_, end = begin + length_ns;
   remove(begin, std::min(end, period_ns_));
   if (end > period_ns_) remove(0, end - period_ns_);

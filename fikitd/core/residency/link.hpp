@@ -10,9 +10,9 @@ namespace fikit::residency {
 struct Link {
   double in_bytes_per_s = 24e9;
   double out_bytes_per_s = 24e9;
-  std::int64_t lead_ns = 0; // so much earlier than it is needed a chunk is back, in a plan without a stretch
+  std::int64_t lead_ns = 0; // in a plan without a stretch, a chunk is back so long before it is needed
 
-  bool moves() const {
+  bool is_valid() const {
     return std::isfinite(in_bytes_per_s) && in_bytes_per_s > 0 && std::isfinite(out_bytes_per_s) && out_bytes_per_s > 0;
   }
   double ns(bool in, double bytes) const { return bytes / (in ? in_bytes_per_s : out_bytes_per_s) * 1e9; }

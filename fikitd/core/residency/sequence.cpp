@@ -28,7 +28,7 @@ std::span<const Chunk> Sequence::List::of(std::size_t kernel) const {
 
 void Sequence::add(std::int64_t duration_ns, std::span<const Chunk> touched, std::span<const Chunk> freed) {
   if (kernels() >= kMostKernels) throw std::invalid_argument("a sequence has too many kernels");
-  if (duration_ns < 0 || duration_ns > kLongestNs - total_ns_) throw std::invalid_argument("a kernel's duration is not one");
+  if (duration_ns < 0 || duration_ns > kLongestNs - total_ns_) throw std::invalid_argument("a kernel's duration is negative, or the sequence is longer than an hour");
   if (touched.size() + freed.size() > kMostTouches - touched_.chunks.size() - freed_.chunks.size())
     throw std::invalid_argument("a sequence touches too much");
   std::vector<Chunk> now = sorted(touched), gone = sorted(freed);

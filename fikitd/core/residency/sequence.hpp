@@ -19,13 +19,13 @@ class Sequence {
   static constexpr std::size_t kMostTouches = 1 << 24;  // of all kernels together
   static constexpr std::int64_t kLongestNs = 3'600'000'000'000;
 
-  // The next kernel. touched: chunks that it reads or writes, in any order. freed: chunks whose content nobody needs once it has run, until
-  // another kernel touches them (the program gave that memory back). Raises std::invalid_argument beyond what the constants allow: a
-  // sequence comes from a profile, which its owner may have written himself.
+  // Adds a kernel. touched: chunks that it reads or writes, in any order. freed: chunks that the program frees behind it: their content is lost, and they need no
+  // memory until another kernel touches them. Raises std::invalid_argument beyond what the constants allow: a sequence comes from a profile, which its owner may have
+  // written himself.
   void add(std::int64_t duration_ns, std::span<const Chunk> touched, std::span<const Chunk> freed = {});
 
   std::size_t kernels() const { return begins_ns_.size(); }
-  std::size_t chunks() const { return chunks_; } // the largest number of one, plus 1
+  std::size_t chunks() const { return chunks_; } // the largest number of a chunk, plus 1
   std::int64_t total_ns() const { return total_ns_; }
   std::int64_t begin_ns(std::size_t kernel) const { return begins_ns_[kernel]; }
   std::int64_t end_ns(std::size_t kernel) const { return kernel + 1 < kernels() ? begins_ns_[kernel + 1] : total_ns_; }

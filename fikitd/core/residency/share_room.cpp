@@ -1,4 +1,4 @@
-// Budgets for several jobs: every job's every point with every useful sum of those before it.
+// Budgets for several jobs, by dynamic programming: each point of a job with each useful sum of the jobs before it.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -11,12 +11,12 @@
 namespace fikit::residency {
 namespace {
 
-constexpr std::size_t kMostSums = 512; // beyond it sums are left out whose neighbours cost nearly the same: 64 jobs of eight budgets take some 25 ms
+constexpr std::size_t kMostSums = 512; // of more, evenly spaced ones are kept: 64 jobs of eight budgets take some 25 ms
 
 struct Sum {
   std::int64_t bytes = 0;
   double lost = 0;
-  std::size_t before = 0; // among the sums of the jobs before
+  std::size_t before = 0; // index of the sum of the jobs before
   std::size_t point = 0;
 };
 
@@ -28,7 +28,7 @@ void check(std::span<const std::vector<Point>> jobs) {
   }
 }
 
-// The sums of which no other one needs fewer bytes and loses less.
+// Those sums for which no other sum needs no more bytes and loses no more.
 std::vector<Sum> useful(std::vector<Sum> sums) {
   std::sort(sums.begin(), sums.end(), [](const Sum& a, const Sum& b) { return a.bytes != b.bytes ? a.bytes < b.bytes : a.lost < b.lost; });
   std::vector<Sum> found;

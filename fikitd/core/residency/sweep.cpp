@@ -9,11 +9,11 @@
 namespace fikit::residency {
 namespace {
 
-// Iterations after which the memory is expected to be where it was one before.
+// Iterations that are played until two of them are alike; no more are tried.
 constexpr int kMostTurns = 8;
-constexpr std::int64_t kForEverNs = 2'000'000'000'000'000'000; // a kernel more, with all its transfers, is no overflow
+constexpr std::int64_t kForEverNs = 2'000'000'000'000'000'000; // one more kernel with all its transfers does not overflow
 
-// Who touches each chunk when. Kernels are counted on through all iterations.
+// Which kernels touch each chunk. Kernels are numbered on through all iterations.
 class Touches {
  public:
   explicit Touches(const Sequence& sequence) : kernels_(sequence.kernels()), at_(sequence.chunks()) {
@@ -21,7 +21,7 @@ class Touches {
       for (const Chunk chunk : sequence.touched(kernel)) at_[chunk].push_back(kernel);
   }
 
-  // The next kernel behind this one that touches the chunk; somebody does.
+  // The next kernel behind this one that touches the chunk, which some kernel does.
   std::size_t next(Chunk chunk, std::size_t kernel) const {
     const auto& at = at_[chunk];
     const std::size_t within = kernel % kernels_, turn = kernel - within;
@@ -39,8 +39,8 @@ class Player {
   Player(const Sequence& sequence, const ChunkTimes& chunk, std::int64_t capacity)
       : sequence_(sequence), touches_(sequence), chunk_(chunk), capacity_(capacity), chunks_(sequence.chunks()),
         slots_(sequence.kernels()) {
-    // What begins to be used without content, and what stops, kernel by kernel: of a chunk that is freed at some time. Twice through, because the
-    // first kernels find what the last ones left.
+    // Kernel by kernel, how many of the chunks that are freed somewhere begin to be used, and how many are freed. Twice through: the first kernels of an iteration
+    // find what the last ones left.
     std::vector<bool> dies(sequence.chunks()), live(sequence.chunks());
     for (std::size_t kernel = 0; kernel < sequence.kernels(); ++kernel)
       for (const Chunk chunk : sequence.freed(kernel)) dies[chunk] = true;
@@ -60,7 +60,7 @@ class Player {
     }
   }
 
-  // Nothing: a link so slow that it takes years.
+  // Nothing: the link is so slow that it would take years.
   std::optional<Swept> play() {
     std::vector<std::int64_t> before;
     for (int turn = 0; turn < kMostTurns; ++turn) {
@@ -94,7 +94,7 @@ class Player {
     Chunk chunk;
     bool in;
   };
-  using Entry = std::pair<std::size_t, Chunk>; // kernel of its next use
+  using Entry = std::pair<std::size_t, Chunk>; // the kernel of its next use, the chunk
 
   void run(std::size_t kernel) {
     const auto touched = sequence_.touched(kernel);
@@ -108,7 +108,7 @@ class Player {
     for (const Chunk chunk : sequence_.freed(kernel)) drop(chunk);
     for (const Chunk chunk : touched) {
       chunks_[chunk].pinned = false;
-      last_.emplace(touches_.next(chunk, kernel_), chunk);
+      needed_last_.emplace(touches_.next(chunk, kernel_), chunk);
     }
     ended_ns_ = now_ns_;
     ended_ = kernel;
@@ -140,7 +140,7 @@ class Player {
     }
   }
 
-  // The next transfer, at the end of which free_ns_ is; false: nothing that would help.
+  // Begins the transfer that helps most, which ends at free_ns_; false: none helps.
   bool move(std::int64_t at_ns) {
     const auto missing = first_missing();
     const std::size_t horizon = kernel_ + sequence_.kernels() - 1;
@@ -161,33 +161,33 @@ class Player {
   const Slots& slots(std::size_t kernel) const { return slots_[kernel % slots_.size()]; }
 
   std::optional<Entry> first_missing() {
-    while (!missing_.empty()) {
-      const auto [needed, chunk] = missing_.top();
-      if (!chunks_[chunk].there && chunks_[chunk].content && needed > kernel_) return missing_.top();
-      missing_.pop();
+    while (!needed_next_.empty()) {
+      const auto [needed, chunk] = needed_next_.top();
+      if (!chunks_[chunk].there && chunks_[chunk].content && needed > kernel_) return needed_next_.top();
+      needed_next_.pop();
     }
     return std::nullopt;
   }
 
-  // Away with what is needed last, if that is behind this kernel.
+  // Sends away the chunk that is needed last, if that is behind this kernel.
   bool send(std::size_t behind, std::int64_t at_ns) {
     std::vector<Entry> held;
     bool sent = false;
-    while (!last_.empty()) {
-      const auto [needed, chunk] = last_.top();
-      last_.pop();
+    while (!needed_last_.empty()) {
+      const auto [needed, chunk] = needed_last_.top();
+      needed_last_.pop();
       if (!chunks_[chunk].there || needed != touches_.next(chunk, kernel_)) continue;
       held.emplace_back(needed, chunk);
       if (chunks_[chunk].pinned) continue;
       if (needed > behind) {
         held.pop_back();
         start(chunk, false, at_ns);
-        missing_.emplace(needed, chunk);
+        needed_next_.emplace(needed, chunk);
         sent = true;
       }
       break;
     }
-    for (const Entry& each : held) last_.push(each);
+    for (const Entry& each : held) needed_last_.push(each);
     return sent;
   }
 
@@ -199,11 +199,11 @@ class Player {
     if (in) arrive(chunk);
   }
 
-  // What was on the way by then is there, or gone.
+  // Ends the transfer that is over by then.
   void land(std::int64_t at_ns) {
     if (!flight_ || free_ns_ > at_ns) return;
     if (!flight_->in) leave(flight_->chunk);
-    if (flight_->in) last_.emplace(touches_.next(flight_->chunk, kernel_), flight_->chunk);
+    if (flight_->in) needed_last_.emplace(touches_.next(flight_->chunk, kernel_), flight_->chunk);
     flight_.reset();
   }
 
@@ -227,12 +227,13 @@ class Player {
   std::int64_t capacity_;
   std::vector<State> chunks_;
   std::vector<Slots> slots_;
-  std::priority_queue<Entry> last_;                                                    // of those there: needed last, first
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> missing_; // of those away: needed next, first
+  std::priority_queue<Entry> needed_last_;                                                    // on the GPU; the one that is needed last is on top
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> needed_next_; // on the host; the one that is needed next is on top
   Swept found_;
   std::int64_t count_ = 0, now_ns_ = 0, began_ns_ = 0, free_ns_ = 0, ended_ns_ = 0;
   std::optional<Flight> flight_;
-  std::size_t kernel_ = 0, ended_ = 0; // the one that runs or waits, counted on through all iterations; the one before, within its own
+  std::size_t kernel_ = 0; // that runs or waits, numbered on through all iterations
+  std::size_t ended_ = 0;  // the one before it, numbered within its iteration
 };
 
 } // namespace

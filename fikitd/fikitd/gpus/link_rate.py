@@ -2,13 +2,12 @@
 
 The two directions are learnt apart: on an H200 memory comes in by 48 GB/s and goes out by 14 (docs/memory.md).
 
-Two kinds of moves tell it. Those of a turn are timed by fikitd, which sees them reported as done. A job may report late, so the fastest job's count:
-one that is late cannot make fikitd wait for it ever longer. Those of a plan are timed by the device between two
-events, and a job's shim says what came of it: that is the job's own word, so it counts in the job's own plan, and in nobody else's.
+Two kinds of moves are timed. fikitd times those of a turn, from the goal to the report that it is reached. A job may report late, so the fastest job's rate
+counts: a late one cannot make fikitd wait for it ever longer. The device times those of a plan, between two events, and the job's shim reports the rate: that is
+the job's own word, so it counts in that job's plan only.
 
-A move that meets another one, of another process on the GPU, takes longer than the link would need for it alone, up to twice as long with two.
-What a shim says goes up and down with that while nothing is different about the link. So another rate than the one that plans are made for counts
-once its shim has held to it.
+A move that meets another one, of another process on the GPU, takes longer than it would alone: two of them up to twice as long. What a shim reports varies with
+that, though the link is the same. So a new rate counts only once the shim has reported it for STEADY_NS.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ ASSUMED: Final = Link()
 LEAST: Final = 1e9  # bytes per second, whatever reports say
 MOST: Final = 200e9
 OFF: Final = 1.5
-"""A plan that was made for a rate of either direction so many times as high, or as low, is made anew."""
+"""A plan is made anew where the rate of a direction is so many times as high, or as low, as the one that it was made for."""
 SMOOTHED: Final = 4
 STEADY_NS: Final = 10_000_000_000
-"""So long a shim has to say another rate, off from the one that counts and not off from itself, before plans are made for it."""
+"""For so long a shim has to report a rate that is off from the one that counts, and steady in itself, before that rate counts."""
 
 
 @dataclass
 class _Said:
-    """By a client's shim. rate: what counts. another: what it says instead since since_ns; None: it says what counts, near enough."""
+    """What a client's shim reports. rate: the one that counts. another: the different one that it has reported since since_ns; None: it reports about `rate`."""
 
     rate: float
     another: float | None = None
@@ -79,7 +78,7 @@ class LinkRate:
     """Of one GPU."""
 
     def __init__(self, assumed: Link = ASSUMED) -> None:
-        """assumed: until something has moved in that direction."""
+        """assumed: the rates that hold until something has moved in their direction."""
         self._in, self._out = _Direction(assumed.in_bytes_per_s), _Direction(assumed.out_bytes_per_s)
 
     @property
@@ -91,11 +90,11 @@ class LinkRate:
         return Link(self._in.of(client), self._out.of(client))
 
     def moved(self, jobs: Iterable[int], bytes_: int, took_ns: int, *, inward: bool) -> None:
-        """So many bytes of these jobs, at least one, were moved for a turn, in so long, which is not 0. inward: to the GPU."""
+        """A turn has moved so many bytes of these jobs (at least one) in took_ns, which is not 0. inward: to the GPU."""
         (self._in if inward else self._out).moved(jobs, _bounded(bytes_ / took_ns * 1e9))
 
     def keep_jobs(self, jobs: Container[int]) -> None:
-        """No others than these take turns any more. What was believed holds on until something moves."""
+        """Forgets other jobs. The rates that they showed hold until something moves."""
         for way in (self._in, self._out):
             way.by_job = {job: rate for job, rate in way.by_job.items() if job in jobs}
 
@@ -104,13 +103,13 @@ class LinkRate:
         return self._in.measured(client), self._out.measured(client)
 
     def said(self, now_ns: int, client: int, in_bytes_per_s: int, out_bytes_per_s: int) -> None:
-        """By the client's shim, of its plan's moves; 0: nothing yet. The first word of a direction counts at once."""
+        """The rates of its plan's moves that a client's shim reports; 0: none yet. The first rate of a direction counts at once."""
         for way, rate in ((self._in, in_bytes_per_s), (self._out, out_bytes_per_s)):
             if rate:
                 way.hears(now_ns, client, _bounded(rate))
 
     def keep(self, clients: Container[int]) -> None:
-        """Of no others than these anything was said."""
+        """Forgets what other clients reported."""
         for way in (self._in, self._out):
             way.said = {client: said for client, said in way.said.items() if client in clients}
 
@@ -120,7 +119,7 @@ def is_off(made_for: float, now: float) -> bool:
 
 
 def is_another(made_for: Link, now: Link) -> bool:
-    """A plan that was made for that link is made anew."""
+    """The links differ so much that a plan made for the one is made anew for the other."""
     return is_off(made_for.in_bytes_per_s, now.in_bytes_per_s) or is_off(made_for.out_bytes_per_s, now.out_bytes_per_s)
 
 

@@ -1,8 +1,8 @@
 """Budgets of jobs whose memory has less room on a GPU than it needs (docs/design/residency.md, case B): how much each has, when its plan is asked for,
 sent, anchored anew and taken back. For one GPU. Pure: it is told what there is and what time it is, and says what to do.
 
-Plans are made elsewhere (profiles/memory_plan.py), in a process with the user's rights: what comes from there is the user's word.
-Nobody is relied upon: a job without a plan goes on by page faults.
+Plans are made elsewhere (profiles/memory_plan.py), in a worker process with the user's rights, so its answers are checked and trusted no more than the user.
+A job without a plan goes on by page faults.
 """
 
 from __future__ import annotations
@@ -20,25 +20,27 @@ from fikitd.gpus.residency import Again, Link, plan_again
 MOST_LOST: Final = 0.10  # of a job's work, by its plan, where it shares the room with others
 MOVING_COSTS: Final = 0.01
 """Of a job's time, where its moves take all of the link's: of two budgets that cost the program nothing, the one that moves less."""
-MARGIN: Final = 64  # a part of the room is left free: the last pieces of allocations, and what others take for a moment
+MARGIN: Final = (
+    64  # 1 / MARGIN of the room is left free: the last pieces of allocations, and what others take for a moment
+)
 ROOM_STEPS: Final = 64
-"""Of the GPU's memory: budgets are made for these rooms, so that a plan holds while others allocate and free."""
+"""Rooms are rounded to 1 / ROOM_STEPS of the GPU's memory, so that a plan holds while others allocate and free."""
 REMEMBERED_NS: Final = 10_000_000_000
-"""A program that gives memory back and takes it again has it all the time; one that leaves its iteration for a moment is in it."""
-LOOKED_AT: Final = 0.95  # of an iteration's launches, before there is a plan
-VALID_NS: Final = 3_000_000_000  # should this watch end: for so long a plan holds on
+"""For so long memory that a program has given back counts as its own, and a program that has left its iteration as being in it."""
+LOOKED_AT: Final = 0.95  # share of an iteration's launches whose accesses must be known before there is a plan
+VALID_NS: Final = 3_000_000_000  # a plan that is not renewed ends after so long
 RENEW_NS: Final = 1_000_000_000
 FIRST_AGAIN_NS: Final = 2_000_000_000
-"""What came to nothing, or is to be made anew, is asked for again after so long, then twice as long, ..."""
-LAST_AGAIN_NS: Final = 300_000_000_000  # ...and so on, to this
-CALM_NS: Final = 60_000_000_000  # ...and after so long without a reason, as at first
-LOOK_NS: Final = 8_000_000_000  # ...or to this, where it is only that not enough of its launches were looked at
-OBSERVED: Final = 8  # passes, before they are compared with the plan
+"""The wait after a first failure, or before a plan is made anew; it doubles each time, ..."""
+LAST_AGAIN_NS: Final = 300_000_000_000  # ... up to this,
+LOOK_NS: Final = 8_000_000_000  # ... or to this where only too few launches have been looked at,
+CALM_NS: Final = 60_000_000_000  # ... and is the first one again after so long without a reason to wait
+OBSERVED: Final = 8  # passes under a plan before they are compared with it
 
 
 class InPass(NamedTuple):
-    """What a program is in the middle of, as its dispatcher has it: first_launch is that of the pass that runs now. latest_ns: of its newest pass;
-    0: not known."""
+    """The iteration that a program is in, as its dispatcher has it. first_launch: of the pass that runs now. latest_ns: what its newest pass took; 0: not
+    known."""
 
     path: str
     launches: int
@@ -48,8 +50,8 @@ class InPass(NamedTuple):
 
 @dataclass(frozen=True)
 class Program:
-    """A process of a job on the GPU. inside: None, too, where its shim carries no plan out. refused, missed_bytes: by its shim, in all.
-    link: for its plans."""
+    """A process of a job on the GPU. inside: None where it is in no iteration, or its shim carries no plan out. refused, missed_bytes: its shim's counts since
+    it began. link: for its plans."""
 
     job: int
     client: int
@@ -61,7 +63,7 @@ class Program:
 
 
 class Ask(NamedTuple):
-    """Its accesses are to be planned, elsewhere: for a budget, or, where that is None, for what each budget would cost in that room."""
+    """A worker is to plan its accesses for a budget; budget_bytes None: to say what each budget would cost in that room."""
 
     client: int
     path: str
@@ -93,7 +95,7 @@ Action = Ask | Send | Renew | Drop
 
 
 def _kept(budget_bytes: int, most_bytes: int, outline: Outline | None) -> int:
-    """What a job has on the GPU with that budget: also what neither its launches are known to touch nor a plan sends away."""
+    """What a client has on the GPU with that budget: also memory that no launch is known to touch and no plan sends away."""
     beyond = most_bytes - outline.peak_bytes - outline.idle_bytes if outline else 0
     return min(budget_bytes + max(beyond, 0), most_bytes)
 
@@ -113,7 +115,7 @@ class _Sent:
 
 @dataclass
 class _Wait:
-    """Until something is tried again: each time twice as long."""
+    """Before something is tried again; each time twice as long."""
 
     until_ns: int = 0
     length_ns: int = FIRST_AGAIN_NS
@@ -128,34 +130,34 @@ class _Wait:
 class _Known:
     """What is remembered of a client."""
 
-    most_bytes: int = 0  # that it lately had
-    since_ns: int = 0
+    most_bytes: int = 0  # the most memory that it lately had
+    since_ns: int = 0  # when that was
     share_bytes: int = 0  # of the room, in proportion to what its job's processes have
-    inside_ns: int | None = None  # it was in an iteration last, of the outline where there is one
+    inside_ns: int | None = None  # when it was last in an iteration, that of the outline where there is one
     failed: bool = False  # it was asked for an outline, and none came
     outline: Outline | None = None
-    enough: int | None = None  # the smallest budget by which it loses little, and less than it has
-    room_bytes: int = 0  # for which it was made
-    link: Link = field(default_factory=Link)  # and for which
-    made: dict[int, tuple[Planned, bytes]] = field(default_factory=dict)  # by budget, of the outline's path
+    enough: int | None = None  # the smallest budget by which it loses little, where that is less than it has
+    room_bytes: int = 0  # for which the outline was made
+    link: Link = field(default_factory=Link)  # the same
+    made: dict[int, tuple[Planned, bytes]] = field(default_factory=dict)  # plans by budget, of the outline's path
     asked: Ask | None = None  # under way
     sent: _Sent | None = None
     wanted: int | None = None  # its budget; None: it needs no plan
-    path: str = ""  # of what is known below
-    usual_ns: int = 0  # a pass takes so long, where that is not as it was planned
-    wait: _Wait = field(default_factory=_Wait)  # nothing is asked for, and no plan sent
-    anew: _Wait = field(default_factory=_Wait)  # no plan is made anew
-    old: _Wait = field(default_factory=_Wait)  # no outline is, because the room is another or the link
-    passes: int = 0  # under all plans before the one that was sent
+    path: str = ""  # of `made` and `usual_ns`
+    usual_ns: int = 0  # what a pass takes, where that was found to differ from the plan
+    wait: _Wait = field(default_factory=_Wait)  # before anything is asked for, or a plan sent
+    anew: _Wait = field(default_factory=_Wait)  # before a plan is made anew
+    old: _Wait = field(default_factory=_Wait)  # before an outline is made anew for another room or link
+    passes: int = 0  # under all plans before the newest
 
 
 def _keeps(known: _Known) -> int:
-    """What a program that is being planned has: by the plan that was sent, until there is another one."""
+    """What a program without a usable outline has on the GPU: what the plan that was sent keeps, or all."""
     return known.most_bytes if known.sent is None else min(known.sent.keeps_bytes, known.most_bytes)
 
 
 def _steady(now_bytes: int, before_bytes: int, step_bytes: int) -> int:
-    """In steps, and no other one before it has changed by more than one."""
+    """now_bytes, rounded down to a step; the value before where the two are less than two steps apart."""
     if before_bytes <= now_bytes < before_bytes + 2 * step_bytes:
         return before_bytes
     return now_bytes // step_bytes * step_bytes
@@ -165,20 +167,20 @@ def _steady(now_bytes: int, before_bytes: int, step_bytes: int) -> int:
 class MemoryBudgets:
     """Of one GPU."""
 
-    fits: bool = True  # all memory does, and nobody needs a plan
+    fits: bool = True  # all memory fits, and no plan is needed
     _known: dict[int, _Known] = field(default_factory=dict)  # by client
-    _several: bool = False  # jobs that may leave the GPU
+    _several: bool = False  # several jobs have memory that may leave the GPU
     _room_bytes: int = 0
-    _chosen: tuple[Any, ...] = ()  # for what budgets were chosen last
+    _chosen: tuple[Any, ...] = ()  # the input of the newest choice of budgets
 
     # ---- what each job needs
 
     def needs(
         self, now_ns: int, room_bytes: int, total_bytes: int, programs: Sequence[Program], others_bytes: int
     ) -> dict[int, int]:
-        """By client, so much of its memory is enough: what it has on the GPU by a plan that costs it little, or by the one that was sent. Clients without
-        a plan that can be in force from their next launch on are not in it. programs: all processes of their jobs on the GPU, a job's one behind the
-        other. others_bytes: of the room, what jobs have that are none of these."""
+        """By client, how much of its memory is enough: what it has on the GPU by a plan that costs it little, or by the one that was sent. Only of clients with
+        a plan that can be in force from their next launch on. programs: all processes of their jobs on the GPU, those of a job next to each other.
+        others_bytes: what other jobs have of the room."""
         usable = max(room_bytes - room_bytes // MARGIN, 0)
         self._room_bytes = _steady(usable, self._room_bytes, max(total_bytes // ROOM_STEPS, 1))
         for gone in self._known.keys() - {each.client for each in programs}:
@@ -207,11 +209,11 @@ class MemoryBudgets:
         return known.inside_ns is not None and now_ns - known.inside_ns < REMEMBERED_NS
 
     def _usable(self, now_ns: int, known: _Known) -> Outline | None:
-        """By which a program can be planned; None: it has all that it needs at its peak."""
+        """The outline by which a program can be planned; None: it cannot, and has all that it needs at its peak."""
         return known.outline if self._iterates(now_ns, known) else None
 
     def _share(self, now_ns: int, job: Sequence[Program]) -> None:
-        """What each of a job's processes has of the room, where those that cannot be planned keep all of theirs."""
+        """Divides the room among a job's processes; those that cannot be planned keep all of their memory."""
         own = [self._known[each.client] for each in job]
         if len(own) == 1:
             own[0].share_bytes = self._room_bytes
@@ -225,7 +227,7 @@ class MemoryBudgets:
 
     @staticmethod
     def _enough(program: Program, known: _Known) -> int | None:
-        """Plans of budgets that are made are sent before the job's next launch, and one that was sent is renewed then."""
+        """Counts on a plan that is made, which is sent before the job's next launch, or on one that was sent, which is renewed then."""
         path = None if program.inside is None else program.inside.path
         outline = known.outline if known.outline and known.outline.path == path else None
         options = [point for point in outline.points if point.stretch <= MOST_LOST] if outline else []
@@ -248,8 +250,8 @@ class MemoryBudgets:
         *,
         changing: bool = False,
     ) -> list[Action]:
-        """Of the programs that needs() was told. running: jobs that may launch now. others_bytes: of the room, what running jobs have that are none
-        of these programs. changing: whose turn it is changes, and budgets stay as they are."""
+        """What is to be done about the programs that needs() was told. running: jobs that may launch now. others_bytes: what other running jobs have of the
+        room. changing: a turn is ending or beginning, and budgets stay as they are."""
         if self.fits:
             return [action for each in programs for action in self._drop(each.client, self._known[each.client])]
         at_work = set(running)
@@ -291,8 +293,8 @@ class MemoryBudgets:
 
     @staticmethod
     def _options(known: _Known, outline: Outline | None, *, alone: bool) -> list[tuple[Point, Option]]:
-        """Points, and what each needs and costs. The only job has plans for what there is, whatever they cost. While nothing is known of a program it
-        has all of its memory, or what its plan keeps."""
+        """Points, and what each needs and costs. alone: the job is the only one, and is planned for the room there is, whatever that costs. A program without
+        an outline has all of its memory, or what its plan keeps."""
         most = known.most_bytes
         if outline is None:
             keeps = _keeps(known)
@@ -335,7 +337,7 @@ class MemoryBudgets:
 
     @staticmethod
     def _best(known: _Known) -> tuple[Planned, bytes] | None:
-        """The plan that it is to have now. Until the one that is wanted is made, one that keeps no more; None: as it is."""
+        """The plan to send now: the wanted one, or, until that is made, one that keeps no more. None: it keeps what it has."""
         wanted, enough = known.wanted or 0, known.enough or 0
         if wanted in known.made or (known.sent is not None and known.sent.planned.budget_bytes <= wanted):
             return known.made.get(wanted)
@@ -354,7 +356,7 @@ class MemoryBudgets:
         gone = self._drop(program.client, known)
         if (
             now_ns < known.wait.until_ns or made[0].launches != inside.launches
-        ):  # its worker's word: the same path has as many
+        ):  # the worker may have said anything: the same path has as many
             return gone
         expected_ns = known.usual_ns or int(made[0].length_ns * (1 + made[0].stretch))
         known.sent = _Sent(
@@ -395,7 +397,7 @@ class MemoryBudgets:
     # ---- whether it goes as planned
 
     def _goes_well(self, now_ns: int, program: Program, known: _Known) -> bool:
-        """Unless the driver refused it, the plan that was sent may go on. One that is not what happens is made anew. Either ever more rarely."""
+        """False: the driver has refused the plan that was sent. A plan that differs from what happens is made anew. Both ever more rarely."""
         sent, inside = known.sent, program.inside
         if sent is None or inside is None or inside.path != sent.planned.path:
             return True
@@ -426,7 +428,7 @@ class MemoryBudgets:
     # ---- what came of what was asked
 
     def outlined(self, now_ns: int, ask: Ask, outline: Outline | None) -> bool:
-        """None: it failed, or there is nothing to plan. Whether it is of use."""
+        """The answer to `ask`; None: it failed, or there is nothing to plan. Returns whether it is of use."""
         known = self._known.get(ask.client)
         if known is None or known.asked != ask:
             return False
@@ -444,7 +446,7 @@ class MemoryBudgets:
         return True
 
     def made(self, now_ns: int, ask: Ask, planned: Planned | None, moves: bytes) -> bool:
-        """None: it failed, or no plan keeps the budget. Whether it is of use."""
+        """The answer to `ask`; None: it failed, or no plan keeps the budget. Returns whether it is of use."""
         known = self._known.get(ask.client)
         if known is None or known.asked != ask or ask.budget_bytes is None:
             return False
@@ -459,14 +461,14 @@ class MemoryBudgets:
         return True
 
     def refused(self, now_ns: int, client: int) -> None:
-        """Its plan could not be written: its shim carries none out, or it was none."""
+        """The client's plan could not be written: its shim carries none out, or the plan was invalid."""
         if (known := self._known.get(client)) is not None:
             self._drop(client, known)
             known.outline, known.made, known.wanted = None, {}, None
             known.wait.begin(now_ns)
 
     def sent(self, client: int) -> tuple[Planned, int] | None:
-        """The plan that the client has, and how many passes it has gone by it and those before; None: it has none."""
+        """The client's plan, and how many passes it has gone by this and earlier plans; None: it has none."""
         known = self._known.get(client)
         if known is None or known.sent is None:
             return None

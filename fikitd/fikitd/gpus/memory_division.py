@@ -7,22 +7,22 @@ from typing import Final, NamedTuple
 
 from fikitd.gpus.residency import share_room
 
-MOST_LEVELS: Final = 16  # of a job: as many as one of a single process has at most
+MOST_LEVELS: Final = 16  # of a job: as many as the options of a single process
 
 
 class Option(NamedTuple):
-    """Of a process: with so many bytes on the GPU it loses so much of its work."""
+    """With so many bytes on the GPU a process loses such a share of its work."""
 
     bytes: int
     lost: float
 
 
 Process = Sequence[Option]
-"""A process has at least one option."""
+"""The options of a process: at least one."""
 
 
 class Level(NamedTuple):
-    """Of a job: none of its processes loses more than `lost`. bytes: what they need for that together."""
+    """So many bytes a job's processes need together for none of them to lose more than `lost`."""
 
     lost: float
     bytes: int
@@ -35,8 +35,8 @@ def shares(room_bytes: int, peaks: Sequence[int]) -> list[int]:
 
 
 def levels(processes: Sequence[Process]) -> list[Level]:
-    """A job is as slow as the slowest of its processes: what it costs to bound the loss of each, from the lowest bound that can be kept on. A higher
-    one needs fewer bytes."""
+    """A job is as slow as the slowest of its processes: so for each bound on the loss of all of them, from the lowest that can be kept, what they need. A
+    higher bound needs fewer bytes."""
     options = sorted((option.lost, option.bytes, of) for of, process in enumerate(processes) for option in process)
     fewest: dict[int, int] = {}
     found: list[Level] = []
@@ -55,10 +55,10 @@ def levels(processes: Sequence[Process]) -> list[Level]:
 
 
 def divide(room_bytes: int, jobs: Sequence[Sequence[Process]]) -> list[list[int]] | None:
-    """Of each job's each process the number of the option that it is to have; None: whatever they had, it would not fit.
+    """The number of the option that each process of each job is to have; None: not even the smallest options fit.
 
-    Of all combinations of levels that fit the one that loses least in all. What is left of the room goes to the processes that lose most, one after the other: each
-    has the best option that fits.
+    Of all combinations of levels that fit it is the one with the least sum of losses. What is left of the room goes to the processes that lose most, one after the
+    other: each gets the best option that fits.
     """
     of_jobs = [levels(processes) for processes in jobs]
     chosen = share_room([[(level.bytes, level.lost) for level in each] for each in of_jobs], max(room_bytes, 0))

@@ -27,8 +27,8 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Outline:
-    """What each budget would cost an iteration, the smallest first, all of its memory last. looked_at: share of its launches that were.
-    idle_bytes: what none of them touches, and a plan sends away."""
+    """What each budget would cost an iteration: the smallest budget first, all of its memory last. looked_at: share of its launches whose accesses are known.
+    idle_bytes: memory that no launch touches and a plan sends away."""
 
     path: str
     launches: int
@@ -40,7 +40,7 @@ class Outline:
 
     @classmethod
     def of(cls, raw: Any) -> Outline:
-        """Of a worker's result. ValueError for one that is none."""
+        """From a worker's result; ValueError where it is none."""
         rows = raw.get("points") if isinstance(raw, dict) else None
         if (
             not isinstance(rows, list)
@@ -57,7 +57,7 @@ class Outline:
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan, without its moves; of these there are so many."""
+    """A plan without its moves. moves: how many it has."""
 
     path: str
     launches: int
@@ -70,7 +70,7 @@ class Planned:
 
     @classmethod
     def of(cls, raw: Any) -> Planned:
-        """Of a worker's result. ValueError for one that is none."""
+        """From a worker's result; ValueError where it is none."""
         if not isinstance(raw, dict):
             raise ValueError("its worker's answer is no plan")
         return cls(

@@ -1,8 +1,8 @@
 """How long each GPU takes to go to another process, as the dispatchers measured it: RUN_DIR/switches/<UUID>, for the fikitd after this one.
 
-Of each user whose programs showed it the newest word, and of these the median counts: no user alone decides what others' jobs are
-reckoned with. A word that rests on what jobs of a low priority report is worth nothing beside one that does not, and nothing to jobs
-above these (D20). The directory is the daemon's own and goes with a reboot, for that may bring another driver: then it is measured anew.
+The newest value of each user counts, and of these values the median: no user alone decides what others' jobs are reckoned with. A value that rests on reports of
+low jobs does not count where there is one that rests on higher jobs, and never for jobs above those that reported it (D20). The directory belongs to the
+daemon and is gone after a reboot, which may bring another driver: then the switch is measured anew.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def test_the_earliest_and_the_latest_free_time_are_those_of_brute_force(
             taken.append((found, length))
             mark(busy, found, length, True)
         elif give_back and taken:
-            lane.give(*taken[0])
+            lane.give_back(*taken[0])
             mark(busy, *taken.pop(0), False)
 
 
