@@ -166,7 +166,8 @@ def test_a_mistake_in_fikit_toml_does_not_keep_the_program_from_running(site: di
     done = fikit(site, "run", "--", "sh", "-c", "echo hello; exit 4")
     assert (done.returncode, done.stdout) == (4, "hello\n")
     assert done.stderr.count("\n") == 1
-    assert "did you mean [daemon]?; the program runs unmanaged" in done.stderr
+    assert done.stderr.startswith("fikit: warning: the program runs unmanaged: ")
+    assert done.stderr.endswith("did you mean [daemon]?\n")
 
 
 def test_without_room_or_proc_the_program_runs_and_is_told_what_to_do(site: dict[str, str], tmp_path: Path) -> None:
@@ -191,7 +192,7 @@ def test_without_room_or_proc_the_program_runs_and_is_told_what_to_do(site: dict
         warning = [line for line in done.stderr.splitlines() if line.startswith("fikit: ")]
         assert len(warning) == 1, done.stderr
         assert said in warning[0]
-        assert warning[0].endswith("; the program runs unmanaged")
+        assert warning[0].startswith("fikit: warning: the program runs unmanaged: ")
 
 
 def test_without_a_daemon_the_program_runs_with_one_warning(site: dict[str, str], tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_without_a_home_the_program_runs(user: OtherUser, spin: str, home: str |
     done = user.run(*command, "fikit", "run", "--priority", "high", "--", spin, "50", "100000", **env)
     assert (done.returncode, done.stdout) == (0, "done 50\n"), done.stderr
     assert done.stderr.count("\n") == 1
-    assert re.fullmatch(rf"{MANAGED}|fikit: warning: .*; the program runs unmanaged\n", done.stderr)
+    assert re.fullmatch(rf"{MANAGED}|fikit: warning: the program runs unmanaged: .*\n", done.stderr)
 
 
 @pytest.mark.parametrize("hidepid", ["", "2"])

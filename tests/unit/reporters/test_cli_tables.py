@@ -88,11 +88,11 @@ def test_a_report_that_is_not_as_the_clock_says_has_no_ratio() -> None:
     assert "Clock and reports agree within 2 %." in shown(told={"apart": 0.02})
     assert "1.21x" in drawn(demo_table.demo({**SUMMARY, "high": SUMMARY["low"]}))
     apart = shown(told={"apart": -0.031}, disturbed="other programs disturbed it")
-    assert "low, fikit: no ratio, clock and report are 3.1 % apart\n" in apart
+    assert "low, fikit: no ratio, because its report is 3.1 % off the clock\n" in apart
     assert "agree" not in apart
     assert "1.21x" not in apart, "nor the clock's: it is other programs', too"
     unexplained = shown(told={"slowdown": None, "apart": None, "unexplained_s": 0.97})
-    assert "low, fikit: no ratio, 10 % of its time is not explained\n" in unexplained
+    assert "low, fikit: no ratio, because 10 % of its time is not explained\n" in unexplained
     assert "No report says" in drawn(
         demo_table.demo(
             {**SUMMARY, "high": {**SUMMARY["high"], "reports": {}}, "low": {**SUMMARY["low"], "reports": {}}}
@@ -128,7 +128,7 @@ def test_on_a_busy_machine_the_demo_says_so_and_no_ratio() -> None:
     summary = {**of_high(waited_s=0.0, delayed_s=0.0), "disturbed": disturbed}
     shown = drawn(demo_table.demo(summary), 160).split("The same loops")[0]
     assert (
-        "Other programs disturbed it (2.0 of 2 cores were busy before it began), try again later: these times are other programs', too"
+        "Other programs disturbed it (2.0 of 2 cores were busy before it began), try again later. The times include what other programs took, so no ratio is shown."
         in shown
     )
     for text in (shown, svg := picture.demo(summary)):

@@ -134,7 +134,7 @@ def _admit(policy: str | None, wishes: JobRecord) -> tuple[Place, str, Path] | N
         why = str(error)
     except Exception as error:  # a fault of ours that nobody has thought of: the program runs in spite of it
         why = f"fikit does not work here: {type(error).__name__}: {error}"
-    say(f"warning: {why}; the program runs unmanaged")
+    say(f"warning: the program runs unmanaged: {why}")
     return None
 
 

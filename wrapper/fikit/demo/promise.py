@@ -12,7 +12,7 @@ from fikit.wording import verdict
 
 Told = dict[str, Any]
 
-DISTURBED: Final = "these times are other programs', too: no ratio says what fikit did"
+DISTURBED: Final = "the times include what other programs took, so no ratio is shown"
 
 
 def agrees(told: Told) -> bool:

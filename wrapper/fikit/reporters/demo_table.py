@@ -30,8 +30,8 @@ def demo(summary: dict[str, Any]) -> Group:
     return Group(
         _times(summary),
         f"high: image classification, a request at a time; low: a training loop.{emulated}",
-        *([f"{sharing}. Assumed figures are no GPU's."] if sharing else []),
-        "Default sharing: programs take turns on the GPU as it likes, nobody goes first. "
+        *([f"{sharing}. Figures marked as assumed were measured on no GPU."] if sharing else []),
+        "Default sharing: programs take turns on the GPU, and none goes first. "
         f"With fikit the high-priority job allows {percent(share(summary['max_slowdown']))} on the device (--fikit-max-slowdown).",
         *_verdict(summary),
         f"Low-priority job: used {used} of the device time that the high-priority job left.",
@@ -42,7 +42,7 @@ def demo(summary: dict[str, Any]) -> Group:
 def _verdict(summary: dict[str, Any]) -> list[str]:
     """Of the high job, as its report says it; on a busy machine that it was busy, and no ratio that is of something else."""
     if disturbed := summary.get("disturbed", ""):
-        return [f"{_sentence(disturbed)}: {promise.DISTURBED}."]
+        return [f"{_sentence(disturbed)}. {_sentence(promise.DISTURBED)}."]
     kept = promise.said(summary)
     return [
         f"High-priority job: {summary['high_slowdown']:.2f}x of its time alone, {summary['high_speedup']:.1f} times faster than with default sharing.",
@@ -114,9 +114,7 @@ def _part(told: Told, key: str) -> str:
 def _apart(job: str, mode: str, told: Told) -> str:
     who = f"{job}, {REPORTED[mode]}"
     if told["alone_s"] == 0:
-        return f"{who}: no ratio, by its report none of its time was as alone"
+        return f"{who}: no ratio, because by its report none of its time was as alone"
     if told["slowdown"] is None:
-        return (
-            f"{who}: no ratio, {units.percent(told['unexplained_s'], told['elapsed_s'])} of its time is not explained"
-        )
-    return f"{who}: no ratio, clock and report are {units.share(abs(told['apart']), 1)} apart"
+        return f"{who}: no ratio, because {units.percent(told['unexplained_s'], told['elapsed_s'])} of its time is not explained"
+    return f"{who}: no ratio, because its report is {units.share(abs(told['apart']), 1)} off the clock"

@@ -68,7 +68,7 @@ def table(outcome: Outcome, scenario: Scenario) -> Table:
         ("harvest", f"{units.share(outcome.harvest, 1)} of what the high job leaves idle"),
         ("requests", f"{units.count(outcome.requests)}, {_arrivals(scenario)}; {units.duration(outcome.span_ms / 1e3)} of device time"),
         ("kernels", f"{units.count(outcome.kernels)}, {units.count(outcome.grants)} of them granted one by one"),
-        ("misprediction", f"p99 {units.microseconds(outcome.mispredicted_us_p99)} of a kernel's duration"),
+        ("misprediction", f"{units.microseconds(outcome.mispredicted_us_p99)} (p99) between the predicted and the real duration of a kernel"),
         ("device", _device(outcome, scenario)),
     ]  # fmt: skip
     for name, value in rows:
