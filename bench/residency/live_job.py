@@ -12,6 +12,8 @@ import sys
 import time
 from typing import Final
 
+from bench.residency.live_driver import begin, check, first_word
+
 MIB: Final = 2**20
 BUFFER: Final = 32  # MiB, which a low kernel of 1 ms touches: all of 6.4 GiB in 200 ms, as in the simulated case
 PTX: Final = (
@@ -25,23 +27,11 @@ HOST_NS: Final = 40_000_000
 WARM_UP_S: Final = 20.0
 
 
-def check(result: int) -> None:
-    if result != 0:
-        raise SystemExit(f"driver call failed: {result}")
-
-
 class Program:
     """One context, two kernels, and memory."""
 
     def __init__(self, mib: int) -> None:
-        self.cu = ctypes.CDLL("libcuda.so.1")
-        context, module = ctypes.c_void_p(), ctypes.c_void_p()
-        check(self.cu.cuInit(0))
-        check(self.cu.cuCtxCreate_v2(ctypes.byref(context), 0, 0))
-        check(self.cu.cuModuleLoadData(ctypes.byref(module), PTX))
-        self.increment, self.spin = ctypes.c_void_p(), ctypes.c_void_p()
-        check(self.cu.cuModuleGetFunction(ctypes.byref(self.increment), module, b"emu_increment"))
-        check(self.cu.cuModuleGetFunction(ctypes.byref(self.spin), module, b"fikit_spin"))
+        self.cu, (self.increment, self.spin) = begin(PTX, "emu_increment", "fikit_spin")
         self.buffers = []
         for _ in range(mib // BUFFER):
             at = ctypes.c_void_p()
@@ -59,12 +49,7 @@ class Program:
 
     def counts(self) -> list[int]:
         """What the kernels have left in each buffer."""
-        found = []
-        for at in self.buffers:
-            out = ctypes.c_uint32()
-            check(self.cu.cuMemcpyDtoH_v2(ctypes.byref(out), at, ctypes.c_size_t(4)))
-            found.append(int(out.value))
-        return found
+        return [first_word(self.cu, at) for at in self.buffers]
 
 
 def high(program: Program, seconds: float, slower: int, warm_up_s: float = WARM_UP_S) -> dict[str, object]:

@@ -16,6 +16,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
+from bench.residency.live_driver import begin, check, first_word
 from bench.residency.live_script import ARGUMENTS, STREAM_ORDER, Script, read
 
 NAMES: Final = [f"p{number}" for number in range(ARGUMENTS)]
@@ -26,23 +27,12 @@ PTX: Final = (
 SMALL_BYTES: Final = 4096
 
 
-def check(result: int) -> None:
-    if result != 0:
-        raise SystemExit(f"driver call failed: {result}")
-
-
 class Program:
     """One context, one kernel, the script's memory."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
-        self._cu = ctypes.CDLL("libcuda.so.1")
-        context, module = ctypes.c_void_p(), ctypes.c_void_p()
-        check(self._cu.cuInit(0))
-        check(self._cu.cuCtxCreate_v2(ctypes.byref(context), 0, 0))
-        check(self._cu.cuModuleLoadData(ctypes.byref(module), PTX))
-        self._kernel = ctypes.c_void_p()
-        check(self._cu.cuModuleGetFunction(ctypes.byref(self._kernel), module, b"emu_increment"))
+        self._cu, (self._kernel,) = begin(PTX, "emu_increment")
         self._blocks = [ctypes.c_uint64() for _ in script.blocks]
         self._expected: Counter[int] = Counter()
         self._right = True
@@ -92,9 +82,7 @@ class Program:
         check(self._cu.cuMemsetD8_v2(self._blocks[block], 0, ctypes.c_size_t(4)))
 
     def _is_right(self, block: int) -> bool:
-        found = ctypes.c_uint32()
-        check(self._cu.cuMemcpyDtoH_v2(ctypes.byref(found), self._blocks[block], ctypes.c_size_t(4)))
-        return found.value == self._expected[block]
+        return first_word(self._cu, self._blocks[block]) == self._expected[block]
 
 
 def _word() -> str:
