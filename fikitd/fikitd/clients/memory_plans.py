@@ -1,5 +1,5 @@
-"""Plans of jobs that have more memory than room on a GPU: fikitd.gpus.memory_budgets decides which job needs one and when; a worker makes it, and it is
-written into the client's page, renewed and taken back here.
+"""Plans of jobs that have more memory than room on a GPU. fikitd.gpus.memory_budgets decides which client needs a plan and when. This module has a worker make
+it, and writes it into the client's page, renews it and takes it back.
 
 Whatever fails, the job goes on by page faults: one line of it is logged, and for SILENT_NS no other one of that job.
 """
@@ -62,15 +62,15 @@ class _Member:
 
 @dataclass
 class _Gpu:
-    """As it was at the last look that was due."""
+    """What the last look that was due has found."""
 
     budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
     programs: list[Program] = field(default_factory=list)
-    enough: dict[int, int] = field(default_factory=dict)  # by client, with so many bytes on the GPU it runs well enough
+    enough: dict[int, int] = field(default_factory=dict)  # by client, the bytes on the GPU with which it loses little
     jobs: set[int] = field(default_factory=set)
     several: set[int] = field(default_factory=set)  # jobs of several processes
     looked_ns: int = -LOOK_NS
-    is_due: bool = False  # the look before this act() saw something new
+    is_due: bool = False  # act() has something to do: the look before it was due
 
 
 def _most_bytes(moves: Moves | None, since_ns: int) -> int:
@@ -87,24 +87,24 @@ class MemoryPlans:
         self._storage, self._work, self._clock_ns = storage, work, clock_ns
         self._gpus: dict[str, _Gpu] = {}  # by place
         self._members: dict[int, _Member] = {}  # by client
-        self._wanted: dict[int, tuple[_Member, Ask]] = {}  # by client, until its user may have something planned
+        self._wanted: dict[int, tuple[_Member, Ask]] = {}  # by client, until its user's allowance lets a worker begin
         self._asking: dict[int, asyncio.Task[None]] = {}  # by client, the newest that a worker was asked for
         self._worked = Allowance(BURST_NS, SHARE)
-        self._said: dict[int, int] = {}  # by job, when its newest failure was logged
+        self._logged_ns: dict[int, int] = {}  # by job, when its newest failure was logged
 
     @property
     def busy(self) -> bool:
-        """The memory on some GPU does not fit: plans are to be made, renewed and watched."""
+        """On some GPU the memory of all jobs does not fit: there are plans to make, to renew and to watch."""
         return any(not each.budgets.fits for each in self._gpus.values())
 
     def came(self, client: Client, dispatcher: Dispatcher) -> None:
-        """A client may have a plan from now on."""
+        """From now on the client may have a plan."""
         if client.version >= SINCE_PLANS:
             skipped = int(dispatcher.plan_state(client.number)["skipped"])
             self._members[client.number] = _Member(client, dispatcher, skipped)
 
     def went(self, number: int) -> None:
-        """It leaves its dispatcher."""
+        """The client leaves its dispatcher."""
         member = self._members.pop(number, None)
         if member is not None and (story := member.client.job.memory_story) is not None:
             story.plans_ended(number)
@@ -113,8 +113,8 @@ class MemoryPlans:
     def look(
         self, place: str, room_bytes: int, total_bytes: int, seen: Sequence[MovableJob], link: LinkRate
     ) -> list[MovableJob]:
-        """Looks at a GPU's jobs (`seen`), and returns them with how much memory on the GPU is enough for each process. A look within LOOK_NS of the last one
-        at the same jobs reads nothing new. link: of this GPU; it learns the rates that shims have measured."""
+        """Looks at a GPU's jobs (`seen`), and returns them with how much memory on the GPU is enough for each process. Within LOOK_NS of the last look at the same
+        jobs it returns the same. link: of this GPU; it is told the rates that shims have measured."""
         here = self._gpus.setdefault(place, _Gpu())
         now_ns = self._clock_ns()
         here.is_due = now_ns - here.looked_ns >= LOOK_NS or {each.job for each in seen} != here.jobs
@@ -132,8 +132,8 @@ class MemoryPlans:
         ]
 
     def act(self, place: str, seen: Sequence[MovableJob], away: Container[int], *, changing: bool) -> None:
-        """What look() of the GPU has found is done: plans are asked for, sent, renewed and dropped. away: clients whose turn it is not. changing: a turn
-        is ending or beginning. Never raises."""
+        """Asks for plans, sends, renews and drops them, as the last look() at the GPU requires. away: clients whose turn it is not. changing: a turn is ending or
+        beginning. Never raises."""
         here = self._gpus[place]
         if not here.is_due:
             return
@@ -152,7 +152,7 @@ class MemoryPlans:
                 self._note_no_plan(member)
 
     def nobody(self, place: str) -> None:
-        """None of the clients on a GPU may have a plan now, as when one of the job's is on another GPU: theirs end by themselves."""
+        """No client on this GPU may have a plan now, as where their job is on another GPU, too. The plans that they have end by themselves."""
         if self._gpus.pop(place, None) is None:
             return
         for number, member in self._members.items():
@@ -161,7 +161,7 @@ class MemoryPlans:
                 self._ask_no_more(number)
 
     def forget(self, places: Iterable[str]) -> None:
-        """All GPUs but these."""
+        """Forgets all GPUs but these."""
         for gone in self._gpus.keys() - set(places):
             del self._gpus[gone]
 
@@ -205,7 +205,7 @@ class MemoryPlans:
                 self._gpus[member.client.place].budgets.refused(self._clock_ns(), action.client)
 
     def _note_plan(self, budgets: MemoryBudgets, program: Program) -> None:
-        """In the job's memory story, for reports, as it is now."""
+        """Writes the program's plan into the job's memory story, for reports."""
         member, sent = self._members.get(program.client), budgets.sent(program.client)
         if member is None or (story := member.client.job.memory_story) is None:
             return
@@ -225,7 +225,7 @@ class MemoryPlans:
             story.without_plan(member.client.number)
 
     def _apply(self, member: _Member, action: Action) -> None:
-        """Raises ValueError or IndexError where it cannot be told to the dispatcher, or the shim carries no plan out."""
+        """Raises ValueError or IndexError where the dispatcher does not take it, or the shim carries no plan out."""
         dispatcher, number, until_ns = member.dispatcher, action.client, self._clock_ns() + VALID_NS
         if isinstance(action, Ask):
             self._wanted[number] = member, action
@@ -239,7 +239,7 @@ class MemoryPlans:
             self._log_sent(member, action)
 
     def _begin_asking(self) -> None:
-        """Of users who have had their share nothing is planned for now: their programs go on by the plans that they have, or by page faults."""
+        """Has workers begin what is wanted, except for users who have used up their allowance: their programs go on by the plans that they have, or by page faults."""
         now_ns = self._clock_ns()
         for number, (member, ask) in list(self._wanted.items()):
             if self._worked.wait_ns(member.client.record.uid, now_ns) == 0:
@@ -264,10 +264,10 @@ class MemoryPlans:
 
     def _log_failure(self, member: _Member, error: Exception) -> None:
         job, now_ns = member.client.job.number, self._clock_ns()
-        said_ns = self._said.get(job)
-        if said_ns is None or now_ns - said_ns >= SILENT_NS:
-            self._said = {each: at_ns for each, at_ns in self._said.items() if now_ns - at_ns < SILENT_NS}
-            self._said[job] = now_ns
+        logged_ns = self._logged_ns.get(job)
+        if logged_ns is None or now_ns - logged_ns >= SILENT_NS:
+            self._logged_ns = {each: at_ns for each, at_ns in self._logged_ns.items() if now_ns - at_ns < SILENT_NS}
+            self._logged_ns[job] = now_ns
             _log.info(
                 "job %s: its memory has no plan: %s",
                 member.client.record.job,
@@ -276,7 +276,7 @@ class MemoryPlans:
             )
 
     async def _ask(self, member: _Member, ask: Ask) -> None:
-        """Has a worker make what is asked for, an outline or a plan, of the program's accesses; the budgets hear of it in any case. Never raises."""
+        """Has a worker make an outline or a plan of the program's accesses, and tells the budgets what came of it. Never raises."""
         said: object = None
         answer = b""
         record, budgets = member.client.record, self._gpus[member.client.place].budgets

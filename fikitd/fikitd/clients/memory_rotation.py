@@ -1,7 +1,7 @@
-"""Jobs whose memory does not fit on a GPU together: those that can, run with a part of it there (memory_plans.py); else they take turns.
-fikitd.gpus.memory_turns says when, here it is carried out on the dispatchers.
+"""Jobs whose memory does not fit on a GPU together: those that can run with a part of it there have plans (memory_plans.py), the others take turns.
+fikitd.gpus.memory_turns decides whose turn it is; this module tells the dispatchers.
 
-A job that has no memory on the host is never held for it, nor a high one, nor one whose processes use several GPUs, which may wait for each other.
+Three kinds of jobs are never held: jobs that may have no memory on the host, high jobs, and jobs whose processes use several GPUs, which may wait for each other.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from fikitd.store.records import JobRecord
 
 _log = logging.getLogger("fikitd")
 
-LOOK_S: Final = 0.05
-CHANGING_S: Final = 0.001  # the same while turns change: each step is seen to be over so late
-PAUSES: Final = 4  # then a look that itself takes long (many clients) is followed by a pause so many times as long
-ALONE_S: Final = 0.5  # between two looks while nobody takes turns
-AWAY_NS: Final = 3_000_000_000  # should this watch end: so long are they held on, and no longer
+LOOK_S: Final = 0.05  # between two looks
+CHANGING_S: Final = 0.001  # the same while turns change: the end of each step is seen at most so late
+PAUSES: Final = 4  # a pause is at least so many times as long as the look before it, which takes long with many clients
+ALONE_S: Final = 0.5  # between two looks while no jobs take turns
+AWAY_NS: Final = 3_000_000_000  # a client that is held is let go after so long where that is not renewed
 SINCE_MOVES: Final = 6  # version of the protocol
 S: Final = 1_000_000_000
 
@@ -51,8 +51,8 @@ class MemoryRotation:
         plans: MemoryPlans,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """host_bytes: of a job, what may lie on the host. memory_bytes: a GPU's, by its UUID, where somebody knows it better than its clients.
-        epoch_s: a turn lasts so long at least."""
+        """host_bytes: how much of a job's memory may lie on the host. memory_bytes: a GPU's memory, by its UUID; None: it is not known, and its clients' word
+        counts. epoch_s: the least length of a turn."""
         self._host_bytes, self._memory_bytes, self._clock_ns = host_bytes, memory_bytes, clock_ns
         self._plans = plans
         self._rules = EpochRules(least_epoch_ns=epoch_s * S, patience_ns=2 * epoch_s * S, max_wait_ns=10 * epoch_s * S)
@@ -60,18 +60,18 @@ class MemoryRotation:
         self._places: dict[str, MemoryTurns] = {}
         self._links: dict[str, LinkRate] = {}
         self._away: set[int] = set()
-        self._there = asyncio.Event()  # somebody may have to take turns
-        self._look_ns = 0  # so long took the last look
+        self._any_movable = asyncio.Event()  # there is a client whose memory may move
+        self._look_ns = 0  # what the last look took
 
     def came(self, client: Client, dispatcher: Dispatcher, memory: MemoryPage, share: int) -> None:
-        """A client is in its dispatcher."""
+        """A client has joined its dispatcher."""
         self._members[client.number] = _Member(client, dispatcher, memory, share)
         if self._may_move(client):
             self._plans.came(client, dispatcher)
-            self._there.set()
+            self._any_movable.set()
 
     def went(self, number: int) -> None:
-        """It leaves it."""
+        """A client leaves its dispatcher."""
         self._members.pop(number, None)
         self._plans.went(number)
         self._away.discard(number)
@@ -84,10 +84,10 @@ class MemoryRotation:
     async def watch(self) -> None:
         """Until cancelled."""
         while True:
-            await self._there.wait()
+            await self._any_movable.wait()
             self.look()
             if not any(self._may_move(each.client) for each in self._members.values()):
-                self._there.clear()
+                self._any_movable.clear()
             await asyncio.sleep(self._pause_s())
 
     def _pause_s(self) -> float:
@@ -96,7 +96,7 @@ class MemoryRotation:
         return max(usual_s, PAUSES * self._look_ns / S)
 
     def look(self) -> None:
-        """What is due now, on each GPU."""
+        """Does what is due now, on each GPU."""
         began_ns = self._clock_ns()
         places: dict[str, list[_Member]] = {}
         for member in self._members.values():
@@ -126,7 +126,7 @@ class MemoryRotation:
             self._places.pop(place, None)
             self._plans.nobody(place)
             return set()
-        seen = [_seen(number, processes, self._host_bytes) for number, processes in jobs.items()]
+        seen = [_movable_job(number, processes, self._host_bytes) for number, processes in jobs.items()]
         total = self._total_bytes(members)
         moving = {each.client.number for processes in jobs.values() for each in processes}
         room = max(total - sum(_stays(each, each.client.number in moving, total) for each in members), 0)
@@ -173,7 +173,7 @@ class MemoryRotation:
         return any(e.client.job.number == job and e.client.place != client.place for e in self._members.values())
 
     def _total_bytes(self, members: list[_Member]) -> int:
-        """NVML's word, or that of the most important client."""
+        """As NVML says it, or else the most important client."""
         first = min(members, key=lambda each: (each.client.record.priority, each.client.number)).client.device
         return self._memory_bytes(first.uuid) or first.memory_bytes
 
@@ -188,12 +188,12 @@ def line_about(swap: Swap, names: str) -> str:
 
 
 def _stays(member: _Member, may_move: bool, most: int) -> int:
-    """What of its memory cannot leave the GPU: no more than there is, whatever it says."""
+    """How much of its memory cannot leave the GPU; `most` bounds what it says."""
     held = member.memory.plain_by(member.share) if may_move else member.memory.held_by(member.share)
     return min(held, most)
 
 
-def _seen(number: int, members: list[_Member], host_bytes: Callable[[JobRecord], int]) -> MovableJob:
+def _movable_job(number: int, members: list[_Member], host_bytes: Callable[[JobRecord], int]) -> MovableJob:
     record = members[0].client.job.record
     processes = []
     for client, dispatcher, _, _ in members:
@@ -214,6 +214,6 @@ def _seen(number: int, members: list[_Member], host_bytes: Callable[[JobRecord],
 
 
 def _gpu_time_ns(members: list[_Member]) -> int | None:
-    """All their launches times what each costs: that takes some 100 us per process."""
+    """Device time of all their launches. Adding it up takes some 100 us for each process."""
     times = [dispatcher.stats(client.number)["gpu_time_ns"] for client, dispatcher, _, _ in members]
     return None if None in times else int(sum(each or 0.0 for each in times))
