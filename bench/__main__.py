@@ -16,12 +16,13 @@ from bench.emulator import model, replay
 from bench.gpu import report as gpu
 from bench.launch import calls, dispatch, launch, measure, progress
 from bench.live import elapsed, live_pairs
-from bench.scheduling import bound, frontier, heldout, learnt, predict, slowdowns, switches, tuning
+from bench.scheduling import bound, budgets, frontier, heldout, learnt, predict, slowdowns, switches, tuning
 from bench.slurm import demo, load, steer, storm
 from bench.slurm import plugin as slurm
 
 BENCHES: dict[str, ModuleType] = {
     "bound": bound,
+    "budgets": budgets,
     "calls": calls,
     "cluster": cluster,
     "demo": demo,

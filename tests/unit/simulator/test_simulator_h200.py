@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
-from fikit.recordings.made import Made
-from fikitd.simulation.simulator import Outcome, Scenario, Trace, named, parse, simulate
+from fikitd.simulation.simulator import Outcome, Scenario, named, parse, simulate
+
+from bench.scheduling.budgets import most_of_made
+from bench.scheduling.made_pairs import BATCH, CONVOLUTION, DECODE, ENCODER, TIMING_NS
 
 BOUND = 1.05
-TIMING_NS = 15_500  # of a launch's two events, on the host, as that run's measured program showed it
-
-
-def made(seed: int, kernels: int, us: float, thinks: float, name: str) -> Trace:
-    """A request: kernels of this length, one launch after the other; then the host waits."""
-    program = Made(random.Random(seed))
-    for number in range(kernels):
-        program.think(thinks)
-        program.work(f"{name}{number % 9}", us)
-    program.synchronize()
-    program.think(20)
-    return parse(name, program.text().decode())
-
-
+FEW_LONG = "few long ones above a few"
 PAIRS = {
-    "short kernels of a slow host above a full queue": ((1, 180, 12, 12, "encoder"), (2, 130, 70, 2, "convolution")),
-    "few long ones above a few": ((3, 8, 205, 0.1, "decode"), (4, 16, 97, 0.1, "batch")),
+    "short kernels of a slow host above a full queue": (ENCODER, CONVOLUTION),
+    FEW_LONG: (DECODE, BATCH),
 }
 
 
+def scenario(pair: str, arrivals: str, max_slowdown: float = 0.05) -> Scenario:
+    high, low = (parse(program.name, program.text().decode()) for program in PAIRS[pair])
+    return Scenario(high, [low], arrivals, device=named("h200"), timing_ns=TIMING_NS, max_slowdown=max_slowdown)
+
+
 def shared(pair: str, arrivals: str, policy: str) -> Outcome:
-    high, low = (made(*each) for each in PAIRS[pair])  # type: ignore[arg-type]
-    return simulate(Scenario(high, [low], arrivals, device=named("h200"), timing_ns=TIMING_NS), policy)
+    return simulate(scenario(pair, arrivals), policy)
 
 
 @pytest.mark.parametrize("arrivals", ["closed", "open30"])
@@ -40,3 +31,15 @@ def test_budget_keeps_the_bound_that_priority_alone_breaks_and_lets_the_low_job_
     budget, prio = shared(pair, arrivals, "budget"), shared(pair, arrivals, "prio")
     assert budget.high_jct_ratio <= BOUND < prio.high_jct_ratio
     assert budget.harvest > (0.5 if (pair, arrivals) == (next(iter(PAIRS)), "open30") else 0.05)
+
+
+@pytest.mark.parametrize("policy", ["budget", "excl", "paper", "prio"])
+def test_no_policy_harvests_more_than_it_can_have_without_knowing_when_requests_come(policy: str) -> None:
+    """docs/measured.md has the derivation."""
+    outcome = shared(FEW_LONG, "open30", policy)
+    assert 0.1 < outcome.harvest <= most_of_made(scenario(FEW_LONG, "open30"), outcome.high_jct_ratio - 1)
+
+
+def test_with_a_budget_for_most_pauses_budget_has_most_of_that() -> None:
+    setup = scenario(FEW_LONG, "open30", max_slowdown=0.2)
+    assert simulate(setup, "budget").harvest > 0.8 * most_of_made(setup, 0.2)
