@@ -66,7 +66,7 @@ static void say_taken(struct fikit_device *device, uint32_t number, uint32_t kno
 
 /* The plan ends here, and no launch waits for its moves. `known`: what `settled` becomes. */
 static void drop(struct fikit_device *device, uint32_t known) {
-  fikit_lane_let_go();
+  fikit_lane_drop_waits();
   say_taken(device, 0, known);
 }
 

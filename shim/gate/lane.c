@@ -358,7 +358,7 @@ uint64_t fikit_lane_next(void) {
   return next;
 }
 
-void fikit_lane_let_go(void) {
+void fikit_lane_drop_waits(void) {
   for (struct fikit_awaited *each = lane.awaited; each < lane.awaited + lane.used; each++)
     each->launch = 0;
 }

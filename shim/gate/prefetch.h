@@ -7,7 +7,7 @@
 /* False: the calling thread has no context, or one is being destroyed (streams/context_end.h). */
 bool fikit_prefetch_context(CUcontext *context, CUdevice *device);
 
-/* A stream of the shim's own in the current context, which no default stream orders; NULL: the driver refuses. */
+/* Makes a stream in the current context that no default stream waits for; NULL: the driver refuses. */
 CUstream fikit_prefetch_stream(void);
 
 /* Asynchronous, on a stream of the current context. */
