@@ -52,7 +52,7 @@ def test_by_what_runs_needed_they_fit_together() -> None:
 def test_jobs_of_which_each_fits_beside_the_one_above_would_take_turns() -> None:
     found = said((16, [neighbour("1", 6, priority=1), neighbour("2", 8)]), shards=8)
     assert found is not None
-    assert found.text.startswith("on n1:0 it (8 GiB) and job 2 (8) would fit in turns into 10 of 16 GiB that jobs above it leave, each alone; ")  # fmt: skip
+    assert found.text.startswith("on n1:0 it (8 GiB) and job 2 (8) do not fit together into the 10 of 16 GiB that jobs above it leave, but each alone does, in turns: ")  # fmt: skip
     assert "at 24 GB/s (assumed)" in found.text
     assert found.line == ""
     # 2 of the 10 GiB are free and of the one that is away 2 stay: 6 out, 6 in.
@@ -75,8 +75,8 @@ def test_a_job_above_does_not_move_for_one_below() -> None:
     assert found is not None
     assert found.figure["how"] == "budget"
     assert found.text == (
-        "on n1:0 it would run with 8 of its 10 GiB on the GPU, in 8 of 16 GiB that jobs above it leave; each iteration moves 4.0 GiB, "
-        "179 ms at 24 GB/s (assumed), or more, and takes no less. a job below high that asks for --fikit-mem-host runs so, by a plan, once fikit knows its iteration, where the site allows it"
+        "on n1:0 it would have 8 of its 10 GiB at a time in the 8 of 16 GiB that jobs above it leave: each iteration moves 4.0 GiB or more, "
+        "and takes at least 179 ms at 24 GB/s (assumed). A job below high that asks for --fikit-mem-host runs so once fikit knows its iteration, where the site allows it"
     )
 
 

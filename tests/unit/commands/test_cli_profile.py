@@ -194,7 +194,7 @@ def test_show_says_what_memory_is_needed_and_who_would_fit_beside_it(store: Prof
     shown = " ".join(run("show", "train-1").output.split())
     assert "it needs 9.50 GiB of 16.0 GiB at most" in shown
     assert "fits on the GPU together with small-1" in shown
-    assert "with large-1 (8.00 GiB) it would fit in turns only: a change moves 3.00 GiB, 134 ms at 24 GB/s (assumed)" in shown  # fmt: skip
+    assert "with large-1 (8.00 GiB) it would fit in turns only: each change of turns moves 3.00 GiB in 134 ms at 24 GB/s (assumed)" in shown  # fmt: skip
 
 
 def test_show_says_nothing_of_memory_that_no_run_told(store: ProfileStore) -> None:

@@ -41,13 +41,12 @@ class Arrangement:
 
     def cost(self) -> str:
         """As the end of a sentence, empty where nothing moves."""
-        moved = (
-            f"{self.moved_bytes / GIB:.1f} GiB, {duration(self.moved_s)} at {LINK_BYTES_PER_S / 1e9:.0f} GB/s (assumed)"
-        )
+        takes = f"{duration(self.moved_s)} at {LINK_BYTES_PER_S / 1e9:.0f} GB/s (assumed)"
+        moved = f"{self.moved_bytes / GIB:.1f} GiB"
         if self.how == "turns":
-            return f"a change of turns moves {moved}: {share(self.share or 0.0, 1)} of the time"
+            return f"each change of turns moves {moved}, which takes {takes}, {share(self.share or 0.0, 1)} of the time"
         if self.how == "budget":
-            return f"each iteration moves {moved}, or more, and takes no less"
+            return f"each iteration moves {moved} or more, and takes at least {takes}"
         return ""
 
 
@@ -124,12 +123,12 @@ def _on(situation: Situation, gpu: Gpu) -> tuple[tuple[int, float, str], Advice]
 def _text(
     how: Arrangement, gpu: Gpu, own: int, room: int, *, beside: Sequence[Neighbour], above: Sequence[Neighbour]
 ) -> str:
-    left = f"{room} of {gpu.shards} GiB" + (" that jobs above it leave" if above else "")
+    left = f"the {room} of {gpu.shards} GiB that jobs above it leave" if above else f"its {gpu.shards} GiB"
     if how.how == "together":
         return f"by what runs needed, it ({own} GiB) and {_named(beside or above)} fit together on {gpu.name}, which has {gpu.shards} GiB: they ask for more than they need"
     if how.how == "turns":
-        return f"on {gpu.name} it ({own} GiB) and {_named(beside)} would fit in turns into {left}, each alone; {how.cost()}. jobs below high that ask for --fikit-mem-host take such turns, where the site allows it"
-    return f"on {gpu.name} it would run with {room} of its {own} GiB on the GPU, in {left}; {how.cost()}. a job below high that asks for --fikit-mem-host runs so, by a plan, once fikit knows its iteration, where the site allows it"
+        return f"on {gpu.name} it ({own} GiB) and {_named(beside)} do not fit together into {left}, but each alone does, in turns: {how.cost()}. Jobs below high that ask for --fikit-mem-host take such turns, where the site allows it"
+    return f"on {gpu.name} it would have {room} of its {own} GiB at a time in {left}: {how.cost()}. A job below high that asks for --fikit-mem-host runs so once fikit knows its iteration, where the site allows it"
 
 
 def _named(jobs: Sequence[Neighbour]) -> str:

@@ -150,9 +150,9 @@ def memory_of_program(memory: dict[str, Any], rates: LinkRates) -> list[str]:
         more = f" and {len(fits) - MOST_BESIDE} more" if len(fits) > MOST_BESIDE else ""
         lines.append(f"fits on the GPU together with {', '.join(fits[:MOST_BESIDE])}{more}")
     for each in [each for each in memory["beside"] if each["how"] == "turns"][:MOST_BESIDE]:
-        moved = f"{units.gibibytes(each['moved_bytes'])}, {units.duration(each['moved_s'])} at {rates.said()}"
+        moved = f"{units.gibibytes(each['moved_bytes'])} in {units.duration(each['moved_s'])} at {rates.said()}"
         lines.append(
-            f"with {each['key']} ({units.gibibytes(each['peak_bytes'])}) it would fit in turns only: a change moves {moved}, {units.share(each['share'], 1)} of the time"
+            f"with {each['key']} ({units.gibibytes(each['peak_bytes'])}) it would fit in turns only: each change of turns moves {moved}, {units.share(each['share'], 1)} of the time"
         )
     return lines
 
