@@ -272,6 +272,20 @@ def config_in(directory: Path, **scheduler: Any) -> Config:
     return Config(daemon, SchedulerConfig(**scheduler))
 
 
+class IdleDaemon:
+    """A daemon that does not run, below `root`, with the processes that a test adds to `proc`. Its parts, by name, in `parts`."""
+
+    def __init__(self, root: Path) -> None:
+        self.proc = FakeProc(root / "proc")
+        self.proc.root.mkdir()
+        self.config = config_in(root)
+        self.server = Server(self.config, FakeCore(), self.proc.root, work_here)
+        self.run_dir = Path(self.config.daemon.run_dir)
+        self.run_dir.mkdir()
+        self.parts: dict[str, Any] = vars(self.server)
+        self.jobs, self.records = self.parts["_jobs"], self.parts["_records"]
+
+
 def hello(
     version: int = protocol.OLDEST,
     newest: int = protocol.VERSION,

@@ -9,14 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import daemon_fakes as fakes
 import pytest
-from daemon_fakes import FakeCore, FakeProc
+from daemon_fakes import IdleDaemon
 from fikitd.base.protocol import Device
 from fikitd.base.scarcity import scarce
 from fikitd.clients.present import Reported
 from fikitd.clients.unmanaged import Unmanaged
-from fikitd.daemon.server import Server
 from fikitd.gpus import nvml
 from fikitd.gpus.devices import digits
 from fikitd.gpus.nvml import NoNvml
@@ -27,23 +25,16 @@ DEVICE = Device("Emulated GPU", UUID, 2**34)
 JOB = "0::/system.slice/slurmstepd.scope/job_12/step_0\n"
 
 
-class Site:
+class Site(IdleDaemon):
     """A daemon that does not run, with what NVML shows it."""
 
     def __init__(self, root: Path) -> None:
-        self.proc = FakeProc(root / "proc")
-        self.proc.root.mkdir()
-        config = fakes.config_in(root)
-        self.server = Server(config, FakeCore(), self.proc.root, fakes.work_here)
-        self.run_dir = Path(config.daemon.run_dir)
-        self.run_dir.mkdir()
+        super().__init__(root)
         (self.run_dir / "jobs").mkdir()
         self.shown: list[int] | str = []
         self.asked = 0
-        parts: dict[str, Any] = vars(self.server)
-        self.jobs = parts["_jobs"]
         self.unmanaged = Unmanaged(
-            jobs=self.jobs, records=parts["_records"], storage=parts["_storage"], proc=self.proc.root, interval_s=1,
+            jobs=self.jobs, records=self.records, storage=self.parts["_storage"], proc=self.proc.root, interval_s=1,
             ask=self.ask,
         )  # fmt: skip
 

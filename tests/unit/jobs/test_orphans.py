@@ -11,11 +11,10 @@ from typing import Any
 
 import daemon_fakes as fakes
 import pytest
-from daemon_fakes import FakeClient, FakeCore, FakeProc, eventually
+from daemon_fakes import FakeClient, FakeCore, FakeProc, IdleDaemon, eventually
 from fikitd.api.client import Control
 from fikitd.api.reports import ReportStore
 from fikitd.base.protocol import Device
-from fikitd.daemon.server import Server
 from fikitd.jobs.orphans import Orphans
 from fikitd.store.records import JobRecord
 
@@ -24,22 +23,15 @@ GPU = Device("Emulated GPU", "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f", 2**34)
 STEPD = 700
 
 
-class Node:
+class Node(IdleDaemon):
     """A daemon that does not run, on a node with the processes and the clock of the test."""
 
     def __init__(self, root: Path) -> None:
-        self.proc = FakeProc(root / "proc")
-        self.proc.root.mkdir()
-        config = fakes.config_in(root)
-        self.server = Server(config, FakeCore(), self.proc.root, fakes.work_here)
-        self.run_dir = Path(config.daemon.run_dir)
-        self.run_dir.mkdir()
-        self.reports = ReportStore(config.daemon.report_dir)
+        super().__init__(root)
+        self.reports = ReportStore(self.config.daemon.report_dir)
         self.now = 1000.0
-        parts: dict[str, Any] = vars(self.server)
-        self.jobs, self.records = parts["_jobs"], parts["_records"]
         self.forgotten = Orphans(
-            jobs=self.jobs, records=self.records, storage=parts["_storage"], proc=self.proc.root, after_s=AFTER_S,
+            jobs=self.jobs, records=self.records, storage=self.parts["_storage"], proc=self.proc.root, after_s=AFTER_S,
             clock=lambda: self.now,
         )  # fmt: skip
 
