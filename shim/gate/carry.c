@@ -51,9 +51,10 @@ static void count(_Atomic uint64_t *counter, uint64_t more) {
 
 /* Functions from here on are called under the lock of the movable memory, unless they say otherwise. */
 
-/* The next launch at which a thread looks at the plan: the one before the first that moves follow, or that waits for one. */
+/* The next launch at which a thread looks at the plan: the first that moves follow, that waits for one, or that has first uses. */
 static void look_again(struct fikit_device *device) {
-  const uint64_t moves = fikit_plan_next(&plan), launches = fikit_lane_next(), next = moves < launches ? moves : launches;
+  const uint64_t moves = fikit_plan_next(&plan), launches = fikit_lane_next(), uses = fikit_plan_next_use(&plan);
+  const uint64_t first = moves < launches ? moves : launches, next = first < uses ? first : uses;
   fikit_look_set(device, &device->plan_from, next == FIKIT_LOOK_NEVER ? FIKIT_LOOK_NEVER : next - 1);
 }
 
@@ -125,12 +126,15 @@ void fikit_plan_notice(struct fikit_device *device) {
   end(cancelability);
 }
 
-bool fikit_plan_before(struct fikit_device *device, const struct fikit_stream *entry, CUstream stream) {
+bool fikit_plan_before(struct fikit_device *device, const struct fikit_stream *entry, CUstream stream, uint64_t *first_use) {
   const uint64_t seq = atomic_load_explicit(&device->page->launch_seq, memory_order_relaxed) + 1;
+  *first_use = 0;
   if (!fikit_movable_lock())
     return false;
   struct fikit_awaited *awaited = fikit_lane_awaited(entry, seq);
   const bool waits = awaited && !fikit_context_ends() && !fikit_capture_anywhere();
+  if (fikit_plan_comes_to(&plan, seq))
+    *first_use = seq;
   look_again(device);
   fikit_movable_unlock();
   const bool refused = waits && !fikit_lane_wait(stream, awaited);
@@ -204,6 +208,15 @@ static void skip(struct fikit_device *device) {
 static bool goal_stands(const struct fikit_page *page) {
   const uint32_t goal = FIKIT_LOAD(page->moves.goal, acquire);
   return goal != 0 && goal != FIKIT_LOAD(page->moves.reached, relaxed) && !fikit_gate_open(page);
+}
+
+bool fikit_plan_any(void) {
+  return atomic_load_explicit(&settled, memory_order_relaxed) != 0;
+}
+
+struct fikit_taken_plan *fikit_plan_carried(const struct fikit_device *device) {
+  const bool stands = plan.number != 0 && planned == device && FIKIT_LOAD(device->plan->number, relaxed) == plan.number && !is_over(device);
+  return stands && !goal_stands(device->page) && !fikit_capture_anywhere() ? &plan : NULL;
 }
 
 /* May the next move be made behind this launch? Moves that are too late are skipped here, and a plan that is withdrawn or over is dropped. */
@@ -385,62 +398,6 @@ void fikit_plan_after(struct fikit_device *device, struct fikit_stream *entry, C
     notice(device);
   carry_out(&behind);
   end(cancelability);
-}
-
-/* ---- memory that the program takes
- *
- * The plan counts memory as being on the GPU from the launch on that is the first to touch it. Brought in the allocation's own stream, just before that launch,
- * it is there no earlier; whoever uses it or frees it, in whatever stream, has to come behind the allocation, and comes behind this, too. */
-
-/* Under the lock. Not where it would be the turn of others, nor where the stream does not come behind the launches of the plan: it would be there too early. */
-static bool may_bring(const struct fikit_device *device, const struct fikit_stream *entry) {
-  const struct fikit_page *page = device->page;
-  if (plan.number == 0 || planned != device || FIKIT_LOAD(device->plan->number, relaxed) != plan.number || is_over(device))
-    return false;
-  const bool its_turn = fikit_gate_open(page) || !fikit_run_over(page, FIKIT_LOAD(page->launch_seq, relaxed));
-  return its_turn && !goal_stands(page) && !fikit_capture_anywhere() && fikit_lane_follows(entry);
-}
-
-/* Under the lock: the next piece of the memory at `at`, from first use number *i of the next launch on. No bytes: there is none. */
-static struct fikit_piece first_use(const struct fikit_device *device, const struct fikit_stream *entry, CUdeviceptr at, uint32_t *i) {
-  const uint64_t next = FIKIT_LOAD(device->page->launch_seq, relaxed) + 1;
-  const struct fikit_plan_move *use;
-  uint64_t changes;
-  while (may_bring(device, entry) && (use = fikit_plan_first_use(&plan, next, (*i)++)))
-    if (fikit_extent_base(device, use->allocation) == at)
-      return fikit_movable_part(at, use->chunk, use->chunks, true, &changes);
-  return (struct fikit_piece){0};
-}
-
-/* Without the lock: the driver may make a thread wait whose stream is full. What it refuses is not tried again by this plan. */
-static bool bring(struct fikit_device *device, const struct fikit_piece *piece, CUdevice ordinal, CUstream stream) {
-  const int mode = fikit_capture_relax();
-  const bool done = fikit_prefetch(piece, ordinal, stream) == CUDA_SUCCESS;
-  fikit_capture_restore(mode);
-  count(done ? &device->plan->carried_out : &device->plan->skipped, 1);
-  if (!done && fikit_movable_lock()) {
-    plan.first_uses = 0;
-    fikit_movable_unlock();
-  }
-  return done;
-}
-
-void fikit_plan_took(struct fikit_device *device, CUdeviceptr at, CUstream stream) {
-  CUcontext context = NULL;
-  CUdevice ordinal;
-  if (atomic_load_explicit(&settled, memory_order_relaxed) == 0)
-    return;
-  const struct fikit_stream *entry = fikit_stream_of(stream);
-  if (!fikit_prefetch_context(&context, &ordinal) || atomic_load_explicit(&entry->context, memory_order_relaxed) != context)
-    return;
-  struct fikit_piece piece;
-  uint32_t i = 0;
-  do {
-    if (!fikit_movable_lock())
-      return;
-    piece = first_use(device, entry, at, &i);
-    fikit_movable_unlock();
-  } while (piece.bytes && bring(device, &piece, ordinal, stream));
 }
 
 void fikit_plan_context_gone(CUcontext context) {

@@ -40,6 +40,25 @@ static bool first_uses_make_sense(const struct fikit_taken_plan *plan) {
   return true;
 }
 
+/* Of the pass: which launch that is. */
+static uint32_t place_of(const struct fikit_taken_plan *plan, uint64_t seq) {
+  const uint64_t launches = plan->launches;
+  return (uint32_t)(seq >= plan->pass ? (seq - plan->pass) % launches : (launches - (plan->pass - seq) % launches) % launches);
+}
+
+/* How many first uses are of launches of the pass before that one. */
+static uint32_t uses_before(const struct fikit_taken_plan *plan, uint32_t place) {
+  uint32_t low = 0, high = plan->first_uses;
+  while (low < high) {
+    const uint32_t middle = low + (high - low) / 2;
+    if (first_uses(plan)[middle].before < place)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
 /* The pass in which launch number `seq` is, or the first one that is still to come. */
 static void begin_at(struct fikit_taken_plan *plan, uint64_t first_launch, uint64_t seq) {
   const uint64_t place = seq > first_launch ? (seq - first_launch) % plan->launches : 0;
@@ -49,6 +68,16 @@ static void begin_at(struct fikit_taken_plan *plan, uint64_t first_launch, uint6
     plan->next++;
   if (plan->next == plan->count)
     fikit_plan_advance(plan);
+}
+
+/* The next first uses are those of launch number `seq` or a later one. */
+static void uses_from(struct fikit_taken_plan *plan, uint64_t seq) {
+  plan->use = FIKIT_LOOK_NEVER;
+  if (plan->first_uses == 0 || seq > FIKIT_PLAN_MOST_SEQ)
+    return;
+  const uint32_t place = place_of(plan, seq), before = uses_before(plan, place);
+  const uint32_t next = before < plan->first_uses ? first_uses(plan)[before].before : plan->launches + first_uses(plan)->before;
+  plan->use = seq + (next - place);
 }
 
 enum fikit_plan_read fikit_plan_read(struct fikit_taken_plan *plan, const struct fikit_plan *shared, uint64_t seq) {
@@ -68,6 +97,7 @@ enum fikit_plan_read fikit_plan_read(struct fikit_taken_plan *plan, const struct
   if (!fits || !moves_make_sense(plan) || !first_uses_make_sense(plan))
     return FIKIT_PLAN_SENSELESS;
   begin_at(plan, first_launch, seq);
+  uses_from(plan, seq);
   plan->number = number;
   return FIKIT_PLAN_TAKEN;
 }
@@ -122,24 +152,29 @@ uint64_t fikit_plan_late(const struct fikit_taken_plan *plan, uint64_t seq) {
   return late;
 }
 
-/* Of the pass: which launch that is. */
-static uint32_t place_of(const struct fikit_taken_plan *plan, uint64_t seq) {
-  const uint64_t launches = plan->launches;
-  return (uint32_t)(seq >= plan->pass ? (seq - plan->pass) % launches : (launches - (plan->pass - seq) % launches) % launches);
-}
-
 const struct fikit_plan_move *fikit_plan_first_use(const struct fikit_taken_plan *plan, uint64_t seq, uint32_t i) {
   if (plan->number == 0)
     return NULL;
-  const uint32_t place = place_of(plan, seq);
-  uint32_t low = 0, high = plan->first_uses; /* how many are of earlier launches */
-  while (low < high) {
-    const uint32_t middle = low + (high - low) / 2;
-    if (first_uses(plan)[middle].before < place)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  const struct fikit_plan_move *use = first_uses(plan) + low + i;
-  return i < plan->first_uses - low && use->before == place ? use : NULL;
+  const uint32_t place = place_of(plan, seq), before = uses_before(plan, place);
+  const struct fikit_plan_move *use = first_uses(plan) + before + i;
+  return i < plan->first_uses - before && use->before == place ? use : NULL;
+}
+
+uint64_t fikit_plan_next_use(const struct fikit_taken_plan *plan) {
+  return plan->number ? plan->use : FIKIT_LOOK_NEVER;
+}
+
+bool fikit_plan_comes_to(struct fikit_taken_plan *plan, uint64_t seq) {
+  if (seq < fikit_plan_next_use(plan))
+    return false;
+  uses_from(plan, seq);
+  const bool has_uses = plan->use == seq;
+  if (has_uses)
+    uses_from(plan, seq + 1);
+  return has_uses;
+}
+
+void fikit_plan_forget_uses(struct fikit_taken_plan *plan) {
+  plan->first_uses = 0;
+  plan->use = FIKIT_LOOK_NEVER;
 }

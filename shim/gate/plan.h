@@ -9,6 +9,7 @@ struct fikit_taken_plan {
   uint32_t launches, count, first_uses;
   uint64_t pass; /* launch_seq of the first launch of the pass to which the next move belongs */
   uint32_t next; /* which of the moves that is */
+  uint64_t use;  /* launch_seq of the next launch that has first uses; FIKIT_LOOK_NEVER: none has */
   _Alignas(uint64_t) struct fikit_plan_move moves[FIKIT_PLAN_MOVES]; /* and behind them the first uses */
 };
 
@@ -18,7 +19,8 @@ enum fikit_plan_read { FIKIT_PLAN_TAKEN, FIKIT_PLAN_SENSELESS, FIKIT_PLAN_CHANGE
  * the page has no plan. */
 #define FIKIT_PLAN_MOST_SEQ (UINT64_C(1) << 62)
 
-/* Copy the plan and check it. Its next move is then the first one behind launch number `seq` or a later one. CHANGES: fikitd is writing it. */
+/* Copy the plan and check it. Its next move is then the first one behind launch number `seq` or a later one, and its next first uses are of such a launch.
+ * CHANGES: fikitd is writing it. */
 enum fikit_plan_read fikit_plan_read(struct fikit_taken_plan *plan, const struct fikit_plan *shared, uint64_t seq);
 
 /* The launch behind which the next move may begin; FIKIT_LOOK_NEVER: the plan has none. */
@@ -39,5 +41,14 @@ uint64_t fikit_plan_late(const struct fikit_taken_plan *plan, uint64_t seq);
 
 /* What launch number `seq` is the first to touch since the program took it: entry i of these, from 0 on. NULL: there are not so many. */
 const struct fikit_plan_move *fikit_plan_first_use(const struct fikit_taken_plan *plan, uint64_t seq, uint32_t i);
+
+/* The next launch that has first uses; FIKIT_LOOK_NEVER: the plan has none. */
+uint64_t fikit_plan_next_use(const struct fikit_taken_plan *plan);
+
+/* Launch number `seq` begins: the next first uses are of a later one. True: it has some itself. */
+bool fikit_plan_comes_to(struct fikit_taken_plan *plan, uint64_t seq);
+
+/* First uses are brought no more. */
+void fikit_plan_forget_uses(struct fikit_taken_plan *plan);
 
 #endif

@@ -1,6 +1,6 @@
 /* Stream-ordered memory: counted, and moved where it is managed memory, from the call that allocates to the call that frees. Nobody moves it before its stream
  * has come to the allocation (streams/mark.h) nor once it has come to the free (fikit_plan_free). */
-#include "gate/carry.h"
+#include "gate/first_use.h"
 #include "gate/plan_free.h"
 #include "memory/allocation.h"
 #include "memory/convert.h"
@@ -114,7 +114,7 @@ static bool convert(const struct fikit_place *place, CUdeviceptr *out, size_t by
   }
   fikit_allocated_movable(place, bytes, known ? *out : 0);
   if (known)
-    fikit_plan_took(place->device, *out, meant);
+    fikit_first_use_took(place->device, *out, meant);
   return known || *result == CUDA_ERROR_OUT_OF_MEMORY;
 }
 

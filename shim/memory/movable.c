@@ -16,6 +16,7 @@ struct range {
   uint64_t bytes, resident;
   uint64_t *there;
   uint64_t *was_out; /* a bit for each chunk that was moved out; one piece of memory with `there` */
+  uint64_t *is_old;  /* a bit for each chunk that was moved, or taken as new; likewise */
   CUcontext context;
   struct fikit_device *device;
   const struct fikit_order *order; /* of memory in stream order; NULL: any stream may use it since it came */
@@ -178,14 +179,15 @@ static bool came(const struct range *range) {
   if (!fikit_movable_lock())
     return false;
   const size_t words = (size_t)(chunks_of(range->bytes) + CHUNKS_OF_WORD - 1) / CHUNKS_OF_WORD;
-  uint64_t *there = make_room() ? malloc(2 * words * sizeof *there) : NULL;
+  uint64_t *there = make_room() ? malloc(3 * words * sizeof *there) : NULL;
   const bool kept = there != NULL;
   if (kept) {
     memset(there, 0xff, words * sizeof *there);
-    memset(there + words, 0, words * sizeof *there);
+    memset(there + words, 0, 2 * words * sizeof *there);
     ranges[count] = *range;
     ranges[count].there = there;
     ranges[count].was_out = there + words;
+    ranges[count].is_old = there + 2 * words;
     ranges[count++].resident = range->bytes;
     all_bytes += range->bytes;
     all_resident += range->bytes;
@@ -297,6 +299,23 @@ struct fikit_piece fikit_movable_part(CUdeviceptr at, uint64_t chunk, uint64_t c
     .at = at + chunk * FIKIT_CHUNK_BYTES, .bytes = bytes_of(range, chunk, chunks), .in = in, .in_order = range->order != NULL};
 }
 
+static bool is_new(const struct range *range, uint64_t chunk) {
+  return !(range->is_old[chunk / CHUNKS_OF_WORD] >> chunk % CHUNKS_OF_WORD & 1);
+}
+
+struct fikit_piece fikit_movable_take_new(CUdeviceptr at, uint64_t chunk, uint64_t chunks) {
+  struct range *range = range_at(at);
+  if (!range || range->at != at || range->order || chunk >= chunks_of(range->bytes) || chunks > chunks_of(range->bytes) - chunk)
+    return (struct fikit_piece){0};
+  const uint64_t behind = chunk + chunks;
+  while (chunk < behind && !is_new(range, chunk))
+    chunk++;
+  uint64_t end = chunk;
+  for (; end < behind && is_new(range, end); end++)
+    range->is_old[end / CHUNKS_OF_WORD] |= UINT64_C(1) << end % CHUNKS_OF_WORD;
+  return (struct fikit_piece){.at = range->at + chunk * FIKIT_CHUNK_BYTES, .bytes = bytes_of(range, chunk, end - chunk), .in = true};
+}
+
 CUstream fikit_movable_freed_at_once(CUdeviceptr at) {
   if (!fikit_movable_lock())
     return NULL;
@@ -342,6 +361,7 @@ uint64_t fikit_movable_moved(struct fikit_device *device, const struct fikit_pie
     uint64_t *word = &range->there[i / CHUNKS_OF_WORD];
     *word = piece->in ? *word | bit : *word & ~bit;
     range->was_out[i / CHUNKS_OF_WORD] |= piece->in ? 0 : bit;
+    range->is_old[i / CHUNKS_OF_WORD] |= bit;
   }
   range->resident += piece->in ? changed : -changed;
   all_resident += piece->in ? changed : -changed;

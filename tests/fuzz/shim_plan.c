@@ -91,6 +91,18 @@ static void check_first_uses(uint64_t seq, uint64_t first_launch) {
   check(found == taken.first_uses);
 }
 
+/* Launch by launch: none that has first uses is passed by, and none is looked at in vain. */
+static void check_coming(uint64_t seq) {
+  for (uint64_t next = seq; next < seq + 2 * taken.launches; next++) {
+    const bool has_uses = fikit_plan_first_use(&taken, next, 0);
+    check(taken.first_uses || fikit_plan_next_use(&taken) == FIKIT_LOOK_NEVER);
+    check((fikit_plan_next_use(&taken) == next) == has_uses);
+    check(fikit_plan_comes_to(&taken, next) == has_uses);
+    check(fikit_plan_next_use(&taken) > next);
+  }
+  check(!fikit_plan_comes_to(&taken, UINT64_MAX - 1) && fikit_plan_next_use(&taken) == FIKIT_LOOK_NEVER);
+}
+
 /* To the next move, which does not begin before the one that was, and is needed behind where it begins. */
 static uint64_t go_past(uint64_t before) {
   const uint64_t begins = fikit_plan_next(&taken);
@@ -131,6 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     check(taken.count == 0 ? fikit_plan_next(&taken) == FIKIT_LOOK_NEVER : fikit_plan_next(&taken) >= seq);
     check_taken();
     check_first_uses(seq, shared.first_launch);
+    check_coming(seq);
     go_on(seq, data + size - 8, 8);
     break;
   case FIKIT_PLAN_CHANGES:

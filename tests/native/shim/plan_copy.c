@@ -97,6 +97,21 @@ static void check_first_uses(uint64_t seq, uint64_t first) {
   CHECK(fikit_plan_first_use(&taken, seq, found) == NULL);
 }
 
+/* Launch by launch, some of them unseen: those that are seen and have first uses say so, and none is looked at in vain. */
+static void check_coming(uint64_t seq) {
+  for (; seq < 80; seq += any(4) ? 1 : 1 + any(20)) {
+    uint64_t next = seq;
+    while (taken.first_uses && !fikit_plan_first_use(&taken, next, 0))
+      next++;
+    const uint64_t before = fikit_plan_next_use(&taken);
+    CHECK(taken.first_uses ? before <= next : before == FIKIT_LOOK_NEVER);
+    CHECK(fikit_plan_comes_to(&taken, seq) == (taken.first_uses && next == seq));
+    CHECK(fikit_plan_next_use(&taken) > seq);
+  }
+  fikit_plan_forget_uses(&taken);
+  CHECK(fikit_plan_next_use(&taken) == FIKIT_LOOK_NEVER && !fikit_plan_comes_to(&taken, seq));
+}
+
 static void reckon(void) {
   for (int round = 0; round < 3000; round++) {
     const uint32_t launches = 1 + any(12);
@@ -108,6 +123,7 @@ static void reckon(void) {
     check_walk(first, seq + any(40));
     for (uint64_t each = 1; each < 80; each++)
       check_first_uses(each, first);
+    check_coming(seq);
   }
 }
 
