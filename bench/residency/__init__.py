@@ -44,6 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--case", choices=("a", "b"), help="turns (a) or budgets (b) alone")
     parser.add_argument(
+        "--first-uses",
+        action="store_true",
+        help="live, and alone: what a plan's first uses of memory that comes and goes are worth, for about 12 minutes",
+    )
+    parser.add_argument(
         "--link",
         type=_link,
         metavar="IN,OUT",
@@ -70,9 +75,13 @@ def _link(text: str) -> Link:
 
 def run(
     emulated: bool, svg: Path | None = None, *, live: bool = False, case: str | None = None, slower: int = 16, link: Link | None = None,
-    faster: float | None = None,
+    faster: float | None = None, first_uses: bool = False,
 ) -> Result:  # fmt: skip
     """`emulated` is of no matter: there is no device at all, or the emulated one."""
+    if first_uses:
+        from bench.residency import live_first_uses  # noqa: PLC0415 - it starts programs
+
+        return _live_result(live_first_uses.run(), {}, {})
     if live:
         return _live(case, slower, svg)
     link = link or Link()
@@ -108,12 +117,16 @@ def _live(case: str | None, slower: int, svg: Path | None) -> Result:
         from bench.residency import live_picture  # noqa: PLC0415 - matplotlib is asked for by those who draw
 
         write_whole(svg, live_picture.svg(trails))
+    return _live_result(rows, {"gpu": scale.gpu}, {"trails": [vars(each) for each in trails]})
+
+
+def _live_result(rows: list[dict[str, Any]], settings: dict[str, Any], details: dict[str, Any]) -> Result:
     failed = sum(each["holds"] is False for each in rows)
     bars = sum(each["bar"] is not None for each in rows)
     return Result(
         summary=f"live, emulated: {bars - failed} of {bars} bars hold\n{table(rows)}", emulated=True,
-        values={"bars": bars, "failed": failed}, samples={}, settings={"model": "live, emulated", "gpu": scale.gpu},
-        details={"rows": rows, "trails": [vars(each) for each in trails]}, table=table(rows),
+        values={"bars": bars, "failed": failed}, samples={}, settings={"model": "live, emulated", **settings},
+        details={"rows": rows, **details}, table=table(rows),
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ struct bringing {
   struct fikit_device *device;
   const struct fikit_stream *entry;
   CUstream stream;
+  CUcontext context;
   CUdevice ordinal;
   uint64_t seq;
   uint32_t next;  /* which of its first uses is looked at next */
@@ -42,10 +43,9 @@ static bool bring(const struct bringing *bringing, const struct fikit_piece *pie
 
 /* `next`, under the lock: the piece that comes next. No bytes: there is none. */
 static void bring_all(struct bringing *bringing, struct fikit_piece (*next)(struct bringing *bringing)) {
-  CUcontext context = NULL;
   struct fikit_piece piece;
-  if (!fikit_prefetch_context(&context, &bringing->ordinal) ||
-      atomic_load_explicit(&bringing->entry->context, memory_order_relaxed) != context)
+  if (!fikit_prefetch_context(&bringing->context, &bringing->ordinal) ||
+      atomic_load_explicit(&bringing->entry->context, memory_order_relaxed) != bringing->context)
     return;
   do {
     if (!fikit_movable_lock())
@@ -89,7 +89,7 @@ static struct fikit_piece next_new(struct bringing *bringing) {
   const struct fikit_plan_move *use;
   for (; plan && (use = fikit_plan_first_use(plan, bringing->seq, bringing->next)); bringing->next++) {
     const uint64_t at = fikit_extent_base(bringing->device, use->allocation);
-    const struct fikit_piece piece = at ? fikit_movable_take_new(at, use->chunk, use->chunks) : (struct fikit_piece){0};
+    const struct fikit_piece piece = at ? fikit_movable_take_new(bringing->context, at, use->chunk, use->chunks) : (struct fikit_piece){0};
     if (piece.bytes)
       return piece;
   }

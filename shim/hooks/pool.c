@@ -173,13 +173,17 @@ static bool free_late(CUdeviceptr pointer, struct fikit_allocation *taken, CUstr
 }
 
 /* Behind the moves of it that are under way. Memory of the default pool is the program's as it knows it; converted memory (convert.h) is managed
- * memory, which a driver may not free in stream order: then it is freed later (late_free.h), and nobody waits here. */
+ * memory, which a driver may not free in stream order: then it is freed later (late_free.h), and nobody waits here. So is memory whose first uses were brought in
+ * some other stream, which this one need not come behind (gate/first_use.h). */
 static CUresult free_in_order(CUdeviceptr pointer, CUstream stream, CUresult (*call)(CUdeviceptr, CUstream), CUstream meant) {
   if (captured(meant))
     return call(pointer, stream);
   struct fikit_allocation *taken = fikit_allocation_take(pointer);
+  const bool brought = fikit_movable_was_taken_new(pointer);
   const CUstream behind = fikit_plan_free(pointer, meant);
   const uint64_t converted = fikit_converted_take(pointer);
+  if (converted && brought && free_late(pointer, taken, meant))
+    return CUDA_SUCCESS;
   const bool of_pool = fikit_managed_pool_take(pointer);
   CUresult result = behind == meant ? call(pointer, stream) : REAL(cuMemFreeAsync)(pointer, behind);
   if (result != CUDA_SUCCESS && behind != meant)

@@ -17,14 +17,16 @@ struct range {
   uint64_t *there;
   uint64_t *was_out; /* a bit for each chunk that was moved out; one piece of memory with `there` */
   uint64_t *is_old;  /* a bit for each chunk that was moved, or taken as new; likewise */
-  CUcontext context;
+  CUcontext context;               /* NULL: of memory in stream order */
   struct fikit_device *device;
   const struct fikit_order *order; /* of memory in stream order; NULL: any stream may use it since it came */
   struct fikit_mark *mark;         /* of its allocation; NULL: there is none, or the stream has passed it */
   uint64_t carried;                /* the last move of it that is the plan's; 0: none */
+  bool taken_new;                  /* chunks of it were */
 };
 
 static _Atomic bool moving; /* a lock */
+static _Atomic bool any_taken_new; /* of any memory, also of what has gone */
 /* In the order in which they came, all under `moving`. */
 static struct range *ranges;
 static size_t count, room;               /* ranges, and for how many there is memory */
@@ -290,9 +292,14 @@ static struct range *range_at(CUdeviceptr address) {
   return NULL;
 }
 
+/* It begins at `at`, and has these chunks. */
+static bool has(const struct range *range, CUdeviceptr at, uint64_t chunk, uint64_t chunks) {
+  return range->at == at && chunk < chunks_of(range->bytes) && chunks <= chunks_of(range->bytes) - chunk;
+}
+
 struct fikit_piece fikit_movable_part(CUdeviceptr at, uint64_t chunk, uint64_t chunks, bool in, uint64_t *changes) {
   const struct range *range = range_at(at);
-  if (!range || range->at != at || chunk >= chunks_of(range->bytes) || chunks > chunks_of(range->bytes) - chunk)
+  if (!range || !has(range, at, chunk, chunks))
     return (struct fikit_piece){0};
   *changes = elsewhere(range, chunk, chunks, in);
   return (struct fikit_piece){
@@ -303,9 +310,9 @@ static bool is_new(const struct range *range, uint64_t chunk) {
   return !(range->is_old[chunk / CHUNKS_OF_WORD] >> chunk % CHUNKS_OF_WORD & 1);
 }
 
-struct fikit_piece fikit_movable_take_new(CUdeviceptr at, uint64_t chunk, uint64_t chunks) {
+struct fikit_piece fikit_movable_take_new(CUcontext context, CUdeviceptr at, uint64_t chunk, uint64_t chunks) {
   struct range *range = range_at(at);
-  if (!range || range->at != at || range->order || chunk >= chunks_of(range->bytes) || chunks > chunks_of(range->bytes) - chunk)
+  if (!range || range->context != context || !has(range, at, chunk, chunks))
     return (struct fikit_piece){0};
   const uint64_t behind = chunk + chunks;
   while (chunk < behind && !is_new(range, chunk))
@@ -313,7 +320,22 @@ struct fikit_piece fikit_movable_take_new(CUdeviceptr at, uint64_t chunk, uint64
   uint64_t end = chunk;
   for (; end < behind && is_new(range, end); end++)
     range->is_old[end / CHUNKS_OF_WORD] |= UINT64_C(1) << end % CHUNKS_OF_WORD;
+  if (end > chunk) {
+    range->taken_new = true;
+    atomic_store_explicit(&any_taken_new, true, memory_order_relaxed);
+  }
   return (struct fikit_piece){.at = range->at + chunk * FIKIT_CHUNK_BYTES, .bytes = bytes_of(range, chunk, end - chunk), .in = true};
+}
+
+bool fikit_movable_was_taken_new(CUdeviceptr at) {
+  if (!atomic_load_explicit(&any_taken_new, memory_order_relaxed))
+    return false;
+  if (!fikit_movable_lock())
+    return true;
+  const struct range *range = range_at(at);
+  const bool taken_new = range && range->at == at && range->taken_new;
+  fikit_movable_unlock();
+  return taken_new;
 }
 
 CUstream fikit_movable_freed_at_once(CUdeviceptr at) {
@@ -384,6 +406,7 @@ void fikit_movable_forget_all(void) {
   most_at_ns = 0;
   for (size_t i = 0; i < LOST; i++)
     atomic_store(&lost[i], 0);
+  atomic_store(&any_taken_new, false);
   atomic_store(&any_lost, false);
   atomic_store(&all_lost, false);
   atomic_store(&overdue, false);

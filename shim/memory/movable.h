@@ -56,9 +56,12 @@ uint64_t fikit_movable_left(uint64_t goal_bytes);
  * many, or there is none. */
 struct fikit_piece fikit_movable_part(CUdeviceptr at, uint64_t chunk, uint64_t chunks, bool in, uint64_t *changes);
 
-/* Under the lock: of these chunks of an allocation that begins at `at`, and that is in no stream's order, the first that lie together and are new: this process has neither
- * moved nor taken any of them since the allocation came. They are new no more. No bytes: there are none. */
-struct fikit_piece fikit_movable_take_new(CUdeviceptr at, uint64_t chunk, uint64_t chunks);
+/* Under the lock: of these chunks of an allocation of this context that begins at `at`, and that is in no stream's order, the first that lie together and are new: since it
+ * came they were neither moved nor taken here. They are new no more. No bytes: there are none. */
+struct fikit_piece fikit_movable_take_new(CUcontext context, CUdeviceptr at, uint64_t chunk, uint64_t chunks);
+
+/* Chunks of memory that begins at `at` were taken so, or nobody can say. One load where none ever were. */
+bool fikit_movable_was_taken_new(CUdeviceptr at);
 
 /* Under the lock: behind what a move of the allocation that begins at `at` has to come. NULL: behind nothing. Passed: its stream has come there by now; then
  * the mark is gone. */

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from fikitd.base.protocol import COPY_IN, COPY_NONE, COPY_OUT, PLAN_MOVE
+from fikitd.profiles.memory_plan import WireMove
 
-from bench.residency import live_plans, live_script, times
+from bench.residency import live_first_uses, live_plans, live_script, times
 from bench.residency.live_plans import Bench, Outcome, Together
 from bench.residency.live_script import Scaled, scaled
 from bench.residency.placed import CHUNK
@@ -77,3 +81,30 @@ def test_figures_are_beside_a_run_with_all_the_memory(monkeypatch: pytest.Monkey
     assert found["work / that of turns"]["value"] == pytest.approx(1.5)  # six steps in 6 s beside six in 9 s
     assert (found["longest step, s"]["value"], found["longest step, s"]["note"]) == (2.0, "in turns 9.0")
     assert found["jobs whose buffers are all right"]["holds"] is False
+
+
+def test_first_uses_are_beside_the_same_plans_without_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def run(self: Bench, lows: object, memory: int, seconds: float, left_out: str = "", *, waits: bool) -> Together:
+        assert waits
+        return Together([outcome(2.0, missed_mib=1000) if not left_out else outcome(4.0, missed_mib=4000)], [], 9.0)
+
+    monkeypatch.setattr(live_first_uses, "CASES", (("VGG16", "known lifetimes"),))
+    monkeypatch.setattr(Bench, "measure", lambda self, of: None)
+    monkeypatch.setattr(Bench, "run", run)
+    found = {each["figure"]: each for each in live_first_uses.rows(Bench(tmp_path, RATES))}
+    assert found["step by its plan / without its first uses"]["value"] == pytest.approx(0.5)
+    assert found["step by its plan / its kernels' time"]["note"] == "2.00, 2.00, 2.00 s"
+    missed = "bytes by page faults of those touched"
+    assert (
+        0 < found[missed]["value"] == pytest.approx(found[f"without its first uses: {missed}"]["value"] / 4, rel=0.01)
+    )
+    assert found["jobs whose buffers are all right"]["holds"]
+
+
+def test_first_uses_are_what_is_left_out_of_a_plan() -> None:
+    moves = [WireMove(1, 0, 0, 2, 3, COPY_OUT), WireMove(4, 5, 0, 2, 3, COPY_IN), WireMove(0, 5, 0, 2, 3, COPY_NONE)]
+    sent = b"".join(PLAN_MOVE.pack(*each) for each in moves)
+    code = f"{live_first_uses.LEFT_OUT}\nprint(Dispatcher.set_plan(None, 7, 1, 9, {sent!r}, 8))"
+    stand_in = "import fikitd._core as core\nclass Dispatcher:\n  def set_plan(self, *words): return words\ncore.Dispatcher = Dispatcher\n"
+    out = subprocess.run([sys.executable, "-c", stand_in + code], capture_output=True, text=True, check=True).stdout
+    assert out == f"{(7, 1, 9, sent[: 2 * PLAN_MOVE.size], 8)}\n"
