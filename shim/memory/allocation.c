@@ -25,19 +25,28 @@ struct fikit_place fikit_place_current(void) {
   return place;
 }
 
-static bool remember(struct fikit_allocation *allocation, uintptr_t handle) {
-  if (!handle_map_put(&allocations, handle, (uintptr_t)allocation, (uintptr_t)allocation->place.context))
-    return false;
-  if (allocation->linear)
-    fikit_extent_add(allocation->place.device, allocation->place.context, handle, allocation->bytes);
-  return true;
-}
-
 static void uncount(const struct fikit_allocation *allocation) {
   if (allocation->movable)
     fikit_memory_return_movable(allocation->place.device, allocation->bytes);
   else
     fikit_memory_return(allocation->place.device, allocation->bytes);
+}
+
+static void give_back(struct fikit_allocation *allocation) {
+  uncount(allocation);
+  free(allocation);
+}
+
+/* What is there already has gone with its context, which the thread that destroyed that has yet to say; the driver gives the same handle to another one. */
+static bool remember(struct fikit_allocation *allocation, uintptr_t handle) {
+  struct fikit_allocation *gone = (void *)handle_map_take(&allocations, handle);
+  if (gone)
+    give_back(gone);
+  if (!handle_map_put(&allocations, handle, (uintptr_t)allocation, (uintptr_t)allocation->place.context))
+    return false;
+  if (allocation->linear)
+    fikit_extent_add(allocation->place.device, allocation->place.context, handle, allocation->bytes);
+  return true;
 }
 
 /* What cannot be remembered is not counted either: it would never be given back. */
@@ -77,11 +86,6 @@ struct fikit_allocation *fikit_allocation_take(uintptr_t handle) {
 
 CUcontext fikit_allocation_context(const struct fikit_allocation *taken) {
   return taken ? taken->place.context : NULL;
-}
-
-static void give_back(struct fikit_allocation *allocation) {
-  uncount(allocation);
-  free(allocation);
 }
 
 void fikit_freed(struct fikit_allocation *taken, uintptr_t handle, bool freed) {

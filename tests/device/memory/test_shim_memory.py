@@ -378,3 +378,24 @@ pause()
     assert fikitd.memory.held() == MIB
     run.go()
     run.finish()
+
+
+def test_memory_that_goes_with_its_context_is_given_back_while_other_threads_take_its_place(
+    on_gpu: Start, daemon: StartDaemon
+) -> None:
+    """Between the end of a context and its memory's being forgotten the driver gives the same addresses to others."""
+    fikitd = daemon()
+    code = """
+import time
+from churn_child import Others, allocations, contexts
+others = Others(context(), allocations, allocations, contexts, contexts)
+time.sleep(3)
+others.end()
+say()
+pause()
+"""
+    run = on_gpu(code, fikitd)
+    run.line()
+    assert fikitd.memory.held() == 0
+    run.go()
+    assert run.finish() == ("", "")
