@@ -125,7 +125,7 @@ def test_the_table_says_what_they_came_to_and_of_how_many(store: ReportStore) ->
         "elapsed: 27.0 s = 26.0 s alone + 27.0 ms waited + 39.0 ms delayed + 900 ms host + 60.0 ms unexplained",
         "GPU time: 6.42 s (of 2 jobs)",
         "against alone: median 1.17x, highest 1.30x (of 2 jobs)",
-        "slowdown bound: kept for 1, not for 1, not known for 1",
+        "promises kept: 1, broken: 1, not known: 1",
     ]
     assert sum(" serve " in line for line in lines) == 3
 

@@ -72,7 +72,7 @@ def cluster() -> Cluster:
 def test_what_there_is_as_lines() -> None:
     assert [text.plain.rstrip() for text in reporter.lines(cluster())] == [
         "3 nodes, 5 GPUs: 1 shared, 1 with one job alone (1 of 1 less than 20 % busy now), 0 idle, 3 not known",
-        "today: 2.0 h filled by lower jobs, of 10.0 h GPU time; slowdown bound kept for 3 jobs, not for 1, not known for 1",
+        "today: 2.0 h filled by lower jobs, of 10.0 h GPU time; promises kept: 3, broken: 1, not known: 1",
         "1 node late, 1 node without a status file",
         "n1  mixed  filled 2.0 h today  kept 3  broken 1  5 s ago",
         "  GPU 0  H200         96 %   31.0/141 GiB  12 serve.sh root high 44 % +3 % of 5 % · 18 train.sh root low 52 %  filled 2.0 h today",

@@ -55,11 +55,11 @@ def summary(found: Totals) -> Iterator[str]:
     yield f"{_many(found.nodes, 'node')}, {_many(found.gpus, 'GPU')}: {', '.join(facts)}"
     today = found.today
     promised = [
-        f"kept for {units.count(round(today['kept']))} jobs",
-        f"not for {units.count(round(today['exceeded']))}",
+        f"kept: {units.count(round(today['kept']))}",
+        f"broken: {units.count(round(today['exceeded']))}",
     ]
-    promised += [f"not known for {units.count(round(today['unknown']))}"] if today["unknown"] else []
-    yield f"today: {hours(today['harvest_s'])} filled by lower jobs, of {hours(today['gpu_s'])} GPU time; slowdown bound {', '.join(promised)}"
+    promised += [f"not known: {units.count(round(today['unknown']))}"] if today["unknown"] else []
+    yield f"today: {hours(today['harvest_s'])} filled by lower jobs, of {hours(today['gpu_s'])} GPU time; promises {', '.join(promised)}"
     silent = [f"{_many(found.late, 'node')} late"] if found.late else []
     silent += [f"{_many(found.silent, 'node')} without a status file"] if found.silent else []
     if silent:

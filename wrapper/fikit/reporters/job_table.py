@@ -24,7 +24,7 @@ WITHOUT_TIME = {  # why the time on the GPU is not quite known, by the report's 
     "unfinished": "not known to have completed",
     "untimed": "of kernels that nothing has timed",
     "beside": "of kernels timed only beside other jobs, whose work is in these times",
-    "doubtful": "of kernels whose only times are doubtful, as that of a first launch, which loads the kernel",
+    "doubtful": "counted by a doubtful time, as of a first launch, in which the driver loads the kernel",
 }
 
 

@@ -86,7 +86,7 @@ def lines(totals: Totals) -> Iterator[str]:
         )
     if promised := totals.kept_jobs + totals.broken_jobs + totals.undecided_jobs:
         yield (
-            f"slowdown bound: kept for {totals.kept_jobs}, not for {totals.broken_jobs}, not known for {totals.undecided_jobs}"
+            f"promises kept: {totals.kept_jobs}, broken: {totals.broken_jobs}, not known: {totals.undecided_jobs}"
             f"{_part(promised, totals)}"
         )
 
