@@ -52,7 +52,7 @@ STEPS_MEASURED: Final = 12
 HIGH_MIB: Final = 128
 HIGH_WARM_UP_S: Final = 10.0
 BESIDE: Final = "cached"
-"""What the low programs beside others are like: as with a framework's memory cache. Memory that comes and goes pays for its first uses, planned or not."""
+"""What the low programs beside others are like: as with a framework's memory cache."""
 LONGER: Final = 2.5
 """Steps beside others take longer, and are to be more than one or two."""
 BUDGET_OF_TWO: Final = 0.83
