@@ -1,11 +1,11 @@
 /*
- * The thread that launches carries the plan out: behind a launch it hands over the moves that may begin there, and before a launch that needs
- * some it has the launch's stream wait for them on the device. Moves stand in one line, each behind the launch that it follows, so what is on
- * the GPU when a move to it begins is what the plan has there, however long kernels take: no clock is needed to keep the budget.
+ * The threads that launch carry the plan out. Behind a launch they hand over the moves that may begin there; before a launch that needs moves they have
+ * its stream wait for them on the device. Moves go one behind the other on one stream, each behind the launch that it follows. So what is on the GPU when a
+ * move to it begins is what the plan expects there, however long kernels take, and the budget is kept without a clock.
  *
- * One thread at a time does this (`carrying`); another one goes on, and what is due is done behind its next launch. What of it is too late by
- * then is skipped. The lock of the movable memory is held while moves are handed over, so that nothing is freed under them, and never while a
- * thread waits: at the gate, or in a call of the driver's for one of the program's streams.
+ * One thread at a time does this (`carrying`). Another thread that launches meanwhile goes on, and what is due is done behind a later launch; moves that are too
+ * late by then are skipped. The lock of the movable memory is held while moves are handed over, so that nothing is freed under them. It is not held
+ * while a thread waits at the gate, or in a call of the driver for one of the program's streams.
  */
 #include "gate/carry.h"
 #include "base/clock.h"
@@ -25,14 +25,13 @@
 #include <pthread.h>
 
 static atomic_flag carrying = ATOMIC_FLAG_INIT;
-static _Atomic uint32_t settled; /* number of the plan that this process carries out, or has refused; 0: it has decided of none */
+static _Atomic uint32_t settled; /* number of the plan that is carried out, or that was refused; 0: neither */
 
 /* Under the lock of the movable memory. */
 static struct fikit_taken_plan plan;
 static struct fikit_device *planned; /* the plan's device; NULL: no plan was ever taken */
 
-/* This thread carries the plan out from here to end(). False: another one does. Cancellation waits: a thread that ended in between would leave
- * the plan to nobody. */
+/* This thread carries the plan out from here to end(). False: another one does. Cancellation waits: no other thread could go on behind a cancelled one. */
 static bool begin(int *cancelability) {
   if (atomic_flag_test_and_set_explicit(&carrying, memory_order_acquire))
     return false;
@@ -58,17 +57,17 @@ static void look_again(struct fikit_device *device) {
   fikit_look_set(device, &device->plan_from, next == FIKIT_LOOK_NEVER ? FIKIT_LOOK_NEVER : next - 1);
 }
 
-/* fikitd reads which plan is taken; 0: none. */
-static void say_taken(struct fikit_device *device, uint32_t number, uint32_t known) {
+/* For fikitd: number of the plan that is carried out; 0: none. */
+static void publish_taken(struct fikit_device *device, uint32_t number, uint32_t known) {
   plan.number = number;
   atomic_store_explicit(&device->plan->taken, number, memory_order_relaxed);
   atomic_store_explicit(&settled, known, memory_order_relaxed);
 }
 
-/* The plan ends here, and no launch waits for its moves. `known`: what `settled` becomes. */
+/* The plan is not carried out any more, and no launch waits for its moves. `known`: the new value of `settled`. */
 static void drop(struct fikit_device *device, uint32_t known) {
   fikit_lane_drop_waits();
-  say_taken(device, 0, known);
+  publish_taken(device, 0, known);
 }
 
 /* The driver has refused something: the plan is not tried again. */
@@ -77,7 +76,7 @@ static void refuse(struct fikit_device *device) {
   drop(device, plan.number);
 }
 
-/* fikitd has not renewed its lease. */
+/* The plan's lease has run out. */
 static bool is_over(const struct fikit_device *device) {
   return atomic_load_explicit(&device->plan->until_ns, memory_order_relaxed) <= fikit_now_ns();
 }
@@ -100,7 +99,7 @@ static void take(struct fikit_device *device) {
   else if (!fikit_lane_open(context))
     refuse(device);
   else
-    say_taken(device, plan.number, plan.number);
+    publish_taken(device, plan.number, plan.number);
 }
 
 /* Without the lock, between begin() and end(): a new plan is taken, a withdrawn one dropped. */
@@ -151,22 +150,22 @@ bool fikit_plan_before(struct fikit_device *device, const struct fikit_stream *e
 
 /* ---- behind a launch */
 
-/* One launch, and how far this thread is with the moves behind it. */
+/* A launch, and how far this thread has come with the moves behind it. */
 struct behind {
   struct fikit_device *device;
   struct fikit_stream *entry;
   CUstream stream;
   uint64_t seq;
-  uint64_t newest;                             /* launch of the process, as far as this thread knows: this one, until it has waited at the gate */
-  enum { UNORDERED, RECORDED, ORDERED } order; /* of launch and moves: not yet, the event is recorded, the lane waits for it */
+  uint64_t newest;                             /* number of the newest launch that this thread knows of: this one, until it has waited at the gate */
+  enum { UNORDERED, RECORDED, ORDERED } order; /* of the moves behind the launch. RECORDED: the event is; ORDERED: the lane waits for it */
   uint64_t marks;                              /* number of the newest mark before the event was recorded */
   bool caught_up;                              /* moves that are too late have been skipped */
   bool answered;                               /* the gate has let the next move through */
-  bool moved;                                  /* and it was handed to the driver since */
+  bool moved;                                  /* and it was given to the driver */
   uint32_t granted;                            /* number of the request that fikitd granted; 0: none was needed */
 };
 
-/* What the thread does next. RECORD and ASK are done without the lock, and then the same move is looked at again; NEXT is the move after it. */
+/* What the thread does next. RECORD and ASK are done without the lock, and then the same move is looked at again; NEXT: the next move is. */
 enum step { STOP, NEXT, RECORD, ASK };
 
 /* What a move asks for at the gate. */
@@ -187,13 +186,13 @@ static struct fikit_piece piece_of(const struct fikit_device *device, uint64_t *
   return base ? fikit_movable_part(base, move->chunk, move->chunks, move->copy == FIKIT_COPY_IN, changes) : (struct fikit_piece){0};
 }
 
-/* There is no such memory now, or none yet. */
+/* The next move is left out: its memory is gone, or not yet there, or the move is too late. */
 static void pass_over(struct fikit_device *device) {
   count(&device->plan->skipped, 1);
   fikit_plan_advance(&plan);
 }
 
-/* The next move is too late. A launch that needed its memory has fetched it by page faults, so the memory counts as being there. */
+/* The next move is too late. Where it was one to the GPU page faults have brought its memory, which counts as being there. */
 static void skip(struct fikit_device *device) {
   uint64_t changes;
   const struct fikit_piece piece = piece_of(device, &changes);
@@ -219,7 +218,7 @@ struct fikit_taken_plan *fikit_plan_carried(const struct fikit_device *device) {
   return stands && !goal_stands(device->page) && !fikit_capture_anywhere() ? &plan : NULL;
 }
 
-/* May the next move be made behind this launch? Moves that are too late are skipped here, and a plan that is withdrawn or over is dropped. */
+/* May the next move be made behind this launch? Also skips moves that are too late, and drops a plan that was withdrawn or whose lease has run out. */
 static bool is_due(struct behind *behind) {
   struct fikit_device *device = behind->device;
   if (plan.number == 0 || planned != device)
@@ -238,7 +237,7 @@ static bool is_due(struct behind *behind) {
   return fikit_plan_next(&plan) <= behind->seq;
 }
 
-/* The lane comes to wait for the launch, in two steps: record() puts an event behind the launch, then the lane waits for it. */
+/* Has the lane wait for the launch, in two steps: record() puts an event behind the launch, then the lane waits for the event. */
 static enum step order(struct behind *behind, CUcontext context, bool *failed) {
   if (behind->order == RECORDED) {
     *failed |= !fikit_lane_follow();
@@ -248,7 +247,7 @@ static enum step order(struct behind *behind, CUcontext context, bool *failed) {
   return fikit_lane_may_follow(behind->entry, context, failed) ? RECORD : STOP;
 }
 
-/* The move comes behind the memory's allocation. */
+/* Does the move come behind the memory's allocation? */
 static bool is_allocated(const struct behind *behind, CUdeviceptr at) {
   const struct fikit_mark *mark = fikit_movable_mark(at);
   return !mark || fikit_mark_is_before(mark, behind->entry, behind->marks) || fikit_movable_mark_passed(at);
@@ -264,7 +263,7 @@ static enum fikit_lane_rate kind_of(const struct fikit_piece *piece, uint64_t ch
 }
 
 /* To fikitd. In pages of older versions nobody reads the page's words. */
-static void say_rates(struct fikit_device *device) {
+static void publish_rates(struct fikit_device *device) {
   atomic_store_explicit(&device->page->moves_per_s[FIKIT_COPY_IN - 1], fikit_lane_bytes_per_s(true), memory_order_relaxed);
   atomic_store_explicit(&device->page->moves_per_s[FIKIT_COPY_OUT - 1], fikit_lane_bytes_per_s(false), memory_order_relaxed);
   atomic_store_explicit(&device->plan->bytes_per_s, fikit_lane_both_per_s(), memory_order_relaxed);
@@ -283,7 +282,7 @@ static enum step hand_over(struct behind *behind, const struct fikit_piece *piec
   fikit_movable_carried(piece->at, fikit_lane_newest());
   count(piece->in ? &device->page->moves.in_bytes : &device->page->moves.out_bytes, changed);
   count(&device->plan->carried_out, 1);
-  say_rates(device);
+  publish_rates(device);
   behind->moved = true;
   if (changed && fikit_copies_matter(device->page))
     fikit_page_put(device->page, FIKIT_ENTRY_COPY, next_move()->copy, changed, fikit_now_ns());

@@ -1,7 +1,7 @@
 /*
- * Where first uses are brought, and why nobody comes to harm by it: docs/design/residency.md, "First uses". The prefetches are made without the lock of the movable
- * memory, since the driver may make a thread wait whose stream is full. Memory that another thread frees meanwhile, which no launch of a right program can
- * use any more, is refused by the driver or somebody else's by then; a prefetch changes no contents.
+ * Where first uses are brought, and why that is safe: docs/design/residency.md, "First uses". The prefetches are made without the lock of the movable memory, because
+ * the driver may block a thread whose stream is full. Another thread may free the memory meanwhile: then no launch of a correct program uses it any more, and the driver
+ * refuses the prefetch, or brings another allocation that has that address. A prefetch changes no contents.
  */
 #include "gate/first_use.h"
 #include "gate/carry.h"
@@ -13,7 +13,7 @@
 #include "memory/movable.h"
 #include "streams/capture.h"
 
-/* Of launch number `seq`, into `stream` of the current context. */
+/* First uses of launch number `seq`, which are brought in `stream` of the current context. */
 struct bringing {
   struct fikit_device *device;
   const struct fikit_stream *entry;
@@ -22,7 +22,7 @@ struct bringing {
   CUdevice ordinal;
   uint64_t seq;
   uint32_t next;  /* which of its first uses is looked at next */
-  CUdeviceptr at; /* only of the memory that begins there; 0: of all */
+  CUdeviceptr at; /* of the memory that begins there; 0: of all memory */
 };
 
 /* What the driver refuses is not tried again by this plan. */
@@ -57,7 +57,8 @@ static void bring_all(struct bringing *bringing, struct fikit_piece (*next)(stru
 
 /* ---- memory in stream order, when it is taken */
 
-/* Under the lock. Not where the next launch would have to ask at the gate, nor where the stream does not come behind the launches of the plan: it would be there too early. */
+/* Under the lock. NULL where the next launch would have to ask at the gate, and where the stream does not come behind the launches of the plan: the memory would be on the GPU
+ * too early. */
 static const struct fikit_taken_plan *plan_to_take_by(const struct bringing *bringing) {
   const struct fikit_page *page = bringing->device->page;
   const bool its_turn = fikit_gate_open(page) || !fikit_run_over(page, bringing->seq - 1);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* fikitd may be writing it. */
+/* Word by word: fikitd may be writing it. */
 static void copy_moves(struct fikit_plan_move *to, const struct fikit_plan_move *from, uint32_t count) {
   typedef uint64_t __attribute__((may_alias)) word;
   const size_t words = count * sizeof *from / sizeof(word);
@@ -40,7 +40,7 @@ static bool first_uses_make_sense(const struct fikit_taken_plan *plan) {
   return true;
 }
 
-/* Of the pass: which launch that is. */
+/* The place of launch number `seq` within its pass. */
 static uint32_t place_of(const struct fikit_taken_plan *plan, uint64_t seq) {
   const uint64_t launches = plan->launches;
   return (uint32_t)(seq >= plan->pass ? (seq - plan->pass) % launches : (launches - (plan->pass - seq) % launches) % launches);
@@ -59,7 +59,7 @@ static uint32_t uses_before(const struct fikit_taken_plan *plan, uint32_t place)
   return low;
 }
 
-/* The pass in which launch number `seq` is, or the first one that is still to come. */
+/* Begins with the pass of launch number `seq`, or with the first pass where that is still to come. */
 static void begin_at(struct fikit_taken_plan *plan, uint64_t first_launch, uint64_t seq) {
   const uint64_t place = seq > first_launch ? (seq - first_launch) % plan->launches : 0;
   plan->pass = (seq > first_launch ? seq : first_launch) - place;

@@ -1,4 +1,4 @@
-/* A plan of fikitd's (struct fikit_plan), as the shim has copied it, and which of its moves comes next. Nothing here calls the driver. */
+/* The shim's copy of fikitd's plan (struct fikit_plan), and which of its moves comes next. Nothing here calls the driver. */
 #ifndef FIKIT_SHIM_PLAN_H
 #define FIKIT_SHIM_PLAN_H
 
@@ -15,12 +15,11 @@ struct fikit_taken_plan {
 
 enum fikit_plan_read { FIKIT_PLAN_TAKEN, FIKIT_PLAN_SENSELESS, FIKIT_PLAN_CHANGES };
 
-/* Launches are numbered below this, as far as plans are concerned: sums with the length of a pass stay below 2^64. Whoever writes another number into
- * the page has no plan. */
+/* Plans are carried out for launches numbered up to this: sums with the length of a pass stay below 2^64. */
 #define FIKIT_PLAN_MOST_SEQ (UINT64_C(1) << 62)
 
-/* Copy the plan and check it. Its next move is then the first one behind launch number `seq` or a later one, and its next first uses are of such a launch.
- * CHANGES: fikitd is writing it. */
+/* Copies the plan and checks it. Its next move is the first one behind launch number `seq` or a later launch, its next first uses are those of such a launch. SENSELESS: it is
+ * out of its bounds. CHANGES: fikitd is writing it. */
 enum fikit_plan_read fikit_plan_read(struct fikit_taken_plan *plan, const struct fikit_plan *shared, uint64_t seq);
 
 /* The launch behind which the next move may begin; FIKIT_LOOK_NEVER: the plan has none. */
@@ -31,12 +30,12 @@ uint64_t fikit_plan_needed(const struct fikit_taken_plan *plan);
 
 void fikit_plan_advance(struct fikit_taken_plan *plan);
 
-/* Launch number `seq` was the newest. Passes that nobody came by in, but for the last of them, are passed over: their moves would be the same
- * again. How many these were; what is left to look at is two passes at most. */
+/* Launch number `seq` is the newest. Passes that have gone by without a look are left out, except for the last one, whose moves are the same. Returns how many moves that
+ * were; two passes at most are left to look at. */
 uint64_t fikit_plan_catch_up(struct fikit_taken_plan *plan, uint64_t seq);
 
-/* Of what is left: moves that nobody came by in time for: up to the last one to the GPU whose launch is gone. What they
- * would have left is not what the moves behind them expect, so all of these are passed over: how many. */
+/* How many of the next moves are too late: all up to the last move to the GPU whose launch has been made. Those before it are left out with it, because the moves behind
+ * expect the memory as all of them leave it. */
 uint64_t fikit_plan_late(const struct fikit_taken_plan *plan, uint64_t seq);
 
 /* What launch number `seq` is the first to touch since the program took it: entry i of these, from 0 on. NULL: there are not so many. */
