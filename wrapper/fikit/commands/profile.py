@@ -86,7 +86,7 @@ def show(key: str, device: str | None, as_json: bool) -> None:
     else:
         table.show(
             table.profile(entry, rates),
-            *(["", table.touched(entry["touched"], rates)] if entry["touched"] else []),
+            *(("", table.touched(entry["touched"], rates)) if entry["touched"] else ()),
         )
 
 
