@@ -119,6 +119,32 @@ def iteration(accesses: Mapping[str, Any], number: int = 0, chunks_of_a_piece: i
     )  # fmt: skip
 
 
+class Extent(NamedTuple):
+    """What can be said of an iteration that is too much for a plan, as Iteration says it."""
+
+    length_ns: int
+    launches: int
+    looked_at: float
+    peak_bytes: int
+    least_bytes: int
+    piece_bytes: int
+
+
+def extent(accesses: Mapping[str, Any], number: int = 0) -> Extent:
+    """ValueError: it is too much for that, too."""
+    found = accesses["iterations"][number]
+    places = _places(found)
+    begins = _begins(places, accesses["pages"])
+    if sum(len(_piece_numbers(each, begins, CHUNK_BYTES)) for own in places for each in own) > MOST_TOUCHES:
+        raise ValueError("the launches of its iteration touch more memory than can be counted")
+    chunks: dict[tuple[int, int], int] = {}
+    most = max(len(_pieces(own, begins, chunks, CHUNK_BYTES)) for own in places)
+    steps = found["steps"]
+    length_ns = max(found["length_ns"], sum(duration for _, duration, _ in steps))
+    looked_at = sum(scans > 0 for _, _, scans in steps) / len(steps)
+    return Extent(length_ns, len(steps), looked_at, len(chunks) * CHUNK_BYTES, most * CHUNK_BYTES, CHUNK_BYTES)
+
+
 def _places(found: Mapping[str, Any]) -> list[list[tuple[int, int, int]]]:
     """Of each step the places that count: (allocation, page, length); length 0: not known."""
     places: list[list[tuple[int, int, int]]] = [[] for _ in found["steps"]]
@@ -163,6 +189,19 @@ def _pieces(
         for place in own
         for piece in _piece_numbers(place, begins, piece_bytes)
     }
+
+
+def _are_few(
+    places: Items[Items[tuple[int, int, int]]], begins: Mapping[int, list[int]], piece_bytes: int, most: int
+) -> bool:
+    """Whether these places have no more pieces than that: told before the sequence is made, which takes longer the more there are."""
+    found: set[tuple[int, int]] = set()
+    for own in places:
+        for place in own:
+            found.update((place[0], piece) for piece in _piece_numbers(place, begins, piece_bytes))
+            if len(found) > most:
+                return False
+    return True
 
 
 def _piece_numbers(place: tuple[int, int, int], begins: Mapping[int, list[int]], piece_bytes: int) -> range:
@@ -325,12 +364,13 @@ def coarse(
     accesses: Mapping[str, Any], number: int = 0, chunks_of_a_piece: int = 1, most_work: int | None = None
 ) -> Iteration | None:
     """The iteration in pieces so large that it can be planned in time, of so many chunks at least. most_work: launches times pieces. As `iteration`."""
-    launches = len(accesses["iterations"][number]["steps"])
+    places = _places(accesses["iterations"][number])
+    begins = _begins(places, accesses["pages"])
+    most = min(MOST_PIECES, (most_work or MOST_WORK) // len(places))
     while chunks_of_a_piece <= PLAN_CHUNKS:
         with suppress(TooFine):
-            found = iteration(accesses, number, chunks_of_a_piece)
-            if found is None or len(found.ranges) <= min(MOST_PIECES, (most_work or MOST_WORK) // launches):
-                return found
+            if _are_few(places, begins, chunks_of_a_piece * CHUNK_BYTES, most):
+                return iteration(accesses, number, chunks_of_a_piece)
         chunks_of_a_piece *= 2
     raise ValueError("its iteration has more launches and memory than can be planned")
 

@@ -180,7 +180,7 @@ def touched(found: dict[str, Any], rates: LinkRates = ASSUMED) -> Grid:
         f"with {units.gibibytes(budget)} of it on the GPU: not planned, because plans take too long"
         for budget in found["unplanned"]
     ]
-    if costs:
+    if found["budgets"]:
         costs.insert(0, f"planned in pieces of {units.gibibytes(found['piece_bytes'])}, at {rates.said()}:")
     return Grid(
         [

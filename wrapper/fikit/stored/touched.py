@@ -26,22 +26,28 @@ def of(profile: Mapping[str, Any], link: Link, goes_on: Callable[[], bool] | Non
     accesses = (profile["rhythm"] or {}).get("accesses")
     if not accesses or not accesses["iterations"]:
         return None
+    found: memory_plan.Iteration | memory_plan.Extent | None
+    points: list[dict[str, Any]] = []
+    in_time = True
     try:
-        found = _in_pieces(accesses)
+        found = of_it = _in_pieces(accesses)
+        if of_it is None:
+            return None
         goes_on = goes_on or _for(ENOUGH_S)
+        points = [each._asdict() for each in memory_plan.points(of_it, link, BUDGETS, goes_on=goes_on)[:-1]]
+        in_time = goes_on()
     except ValueError:  # more than can be planned
-        found, goes_on = _whole(accesses), _never
+        found, in_time = _extent(accesses), False
     if found is None:
         return None
-    points = memory_plan.points(found, link, BUDGETS, goes_on=goes_on)[:-1]
-    planned = {point.budget_bytes for point in points}
+    planned = {point["budget_bytes"] for point in points}
     budgets = [int(share * found.peak_bytes) // found.piece_bytes * found.piece_bytes for share in BUDGETS]
     return {
         "length_ns": found.length_ns, "launches": found.launches, "looked_at": found.looked_at,
         "touched_bytes": found.peak_bytes, "least_bytes": found.least_bytes, "piece_bytes": found.piece_bytes,
         "allocations": [each._asdict() for each in memory_plan.allocations(accesses)],
-        "budgets": [point._asdict() for point in points],
-        "unplanned": [] if goes_on() else [budget for budget in budgets if budget >= found.least_bytes and budget not in planned],
+        "budgets": points,
+        "unplanned": [] if in_time else [budget for budget in budgets if budget >= found.least_bytes and budget not in planned],
     }  # fmt: skip
 
 
@@ -52,15 +58,11 @@ def _in_pieces(accesses: Mapping[str, Any]) -> memory_plan.Iteration | None:
     return memory_plan.coarse(accesses)
 
 
-def _whole(accesses: Mapping[str, Any]) -> memory_plan.Iteration | None:
-    """In the smallest pieces, without a plan. None: it is too much for that, too."""
+def _extent(accesses: Mapping[str, Any]) -> memory_plan.Extent | None:
+    """None: nobody can say how much it is."""
     with suppress(ValueError):
-        return memory_plan.iteration(accesses)
+        return memory_plan.extent(accesses)
     return None
-
-
-def _never() -> bool:
-    return False
 
 
 def _for(seconds: float) -> Callable[[], bool]:
