@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from bench.gpu.memory import CHUNK_BYTES
 from bench.record import BenchError
 
 Found = Mapping[str, Any]
+BLOCKS_FROM: Final = 0.9  # of a move's time in the call
 
 
 def toml(document: Found, file: str) -> str:
@@ -112,7 +114,7 @@ def _memory(found: Found, measured: str) -> dict[str, list[tuple[str, Any, str]]
             ("fault_batch_us", "fault_ns_per_chunk", "of 2 MiB of which each page is touched, beyond a prefetch"),
         ],
     }
-    return {
+    tables = {
         table: [
             (key, found[name] / 1000 if key.endswith("_us") else found[name], f"{measured}, memory.{name}: {what}")
             for key, name, what in rows
@@ -120,6 +122,33 @@ def _memory(found: Found, measured: str) -> dict[str, list[tuple[str, Any, str]]
         ]
         for table, rows in origins.items()
     }
+    tables["managed"] += _calls(found, measured)
+    return tables
+
+
+def _calls(found: Found, measured: str) -> list[tuple[str, Any, str]]:
+    """What prefetches take of the thread that calls, on a stream without work."""
+    medians = {
+        name: spread["p50"]
+        for name in ("prefetch_out", "prefetch_out_call", "prefetch_in_call")
+        if (spread := found.get(f"{name}_ns"))
+    }
+    calls: list[tuple[str, Any, str]] = []
+    if {"prefetch_out", "prefetch_out_call"} <= medians.keys():
+        share = medians["prefetch_out_call"] / medians["prefetch_out"]
+        calls.append(
+            ("out_blocks", share >= BLOCKS_FROM, f"{measured}, memory.prefetch_out_call_ns: {share:.3f} of the move")
+        )
+    if "prefetch_in_call" in medians:
+        chunks = found["piece_bytes"] / CHUNK_BYTES
+        calls.append(
+            (
+                "in_call_us",
+                _us(medians["prefetch_in_call"] / chunks),
+                f"{measured}, memory.prefetch_in_call_ns, p50, per 2 MiB",
+            )
+        )
+    return calls
 
 
 def _median(spread: Found | None) -> float | None:

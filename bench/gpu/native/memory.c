@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #define MORE_DRIVER_FUNCTIONS(F)                                                                                       \
   F(cuMemGetInfo_v2, size_t *, size_t *)                                                                               \
+  F(cuMemsetD8Async, device_pointer, unsigned char, size_t, void *)                                                    \
   F(cuMemFree_v2, device_pointer)                                                                                      \
   F(cuMemAllocHost_v2, void **, size_t)                                                                                \
   F(cuMemAllocManaged, device_pointer *, size_t, unsigned)                                                             \
@@ -185,6 +186,45 @@ static void launches_beside_deferred(bool in, const char *name, const char *name
   print_numbers(name_of_runs, runs, count);
 }
 
+enum behind { NOTHING, EVENT, FILL, KERNEL };
+
+/* The call alone, of a prefetch away from the GPU in a stream that waits for a kernel in another one, or has an event or a small fill of its own in front of it:
+ * by which of them, and from which length of the kernel on, does the driver take the stream for one that has work? */
+static void calls_behind(enum behind what, int64_t kernel_ns, device_pointer plain, const char *name) {
+  void *event = NULL;
+  DO(cuEventCreate(&event, UNTIMED));
+  for (int i = 0; i < pieces; i++) {
+    wait_for(other_stream);
+    if (what == KERNEL) {
+      launch_work(gpu.stream, 1, kernel_ns, 0);
+      DO(cuEventRecord(event, gpu.stream));
+      DO(cuStreamWaitEvent(other_stream, event, 0));
+    } else if (what == EVENT)
+      DO(cuEventRecord(event, other_stream));
+    else if (what == FILL)
+      check(cuMemsetD8Async(plain, 0, PAGE, other_stream), "fill");
+    const int64_t begin_ns = now_ns();
+    check(prefetch(at[i], PIECE, false, other_stream), "prefetch");
+    calls[i] = now_ns() - begin_ns;
+  }
+  wait_for(other_stream);
+  wait_for(gpu.stream);
+  print_numbers(name, calls, pieces);
+  move(0, true);
+}
+
+static void calls_behind_short_work(device_pointer plain) {
+  calls_behind(NOTHING, 0, plain, "out_behind_nothing_call");
+  calls_behind(EVENT, 0, plain, "out_behind_event_call");
+  calls_behind(FILL, 0, plain, "out_behind_fill_call");
+  static const int kernels_us[] = {2, 5, 10, 20, 50, 100};
+  for (unsigned i = 0; i < sizeof kernels_us / sizeof *kernels_us; i++) {
+    char name[64];
+    snprintf(name, sizeof name, "out_behind_%dus_call", kernels_us[i]);
+    calls_behind(KERNEL, kernels_us[i] * INT64_C(1000), plain, name);
+  }
+}
+
 /* As conversion leaves memory: it prefers the GPU. And to a node of the host, by its number. */
 static void moves_otherwise(void) {
   for (int i = 0; advise_v2 && i < pieces; i++)
@@ -239,7 +279,7 @@ static void in_parts(bool in, uint64_t bytes, const char *name) {
   print_numbers(name, taken, pieces);
 }
 
-static void moves(void) {
+static void moves(device_pointer plain) {
   prefetches(false, "prefetch_out", "prefetch_out_call");
   prefetches(true, "prefetch_in", "prefetch_in_call");
   prefetches(false, "prefetch_out_again", "prefetch_out_again_call");
@@ -250,6 +290,7 @@ static void moves(void) {
   launches_beside(true, "launch_beside_in", "kernel_beside_in");
   launches_beside_deferred(false, "launch_beside_deferred_out", "kernel_beside_deferred_out");
   launches_beside_deferred(true, "launch_beside_deferred_in", "kernel_beside_deferred_in");
+  calls_behind_short_work(plain);
   moves_otherwise();
   in_parts(false, CHUNK, "prefetch_out_by_2mib");
   in_parts(true, CHUNK, "prefetch_in_by_2mib");
@@ -380,7 +421,7 @@ int main(int argc, char **argv) {
     }
     attributes();
     copies(plain);
-    moves();
+    moves(plain);
     both_ways();
     faults();
     resident(plain);

@@ -184,7 +184,8 @@ void read_driver(const Reader& reader, const toml::table& table, DriverTimes& dr
 }
 
 void read_managed(const Reader& reader, const toml::table& table, Config& config) {
-  reader.only(table, {"in_gbps", "out_gbps", "first_out_gbps", "fault_batch_us", "fault_batch", "out_is_host"});
+  reader.only(table, {"in_gbps", "out_gbps", "first_out_gbps", "fault_batch_us", "fault_batch", "out_is_host", "out_blocks",
+                      "in_call_us"});
   reader.number(table, "in_gbps", 0, config.in_gbps);
   reader.number(table, "out_gbps", 0, config.out_gbps);
   reader.number(table, "first_out_gbps", 0, config.first_out_gbps);
@@ -192,6 +193,8 @@ void read_managed(const Reader& reader, const toml::table& table, Config& config
   reader.size(table, "fault_batch", config.fault_batch_bytes);
   if (config.fault_batch_bytes == 0) reader.fail(*table.get("fault_batch"), "fault_batch must be more than nothing");
   reader.truth(table, "out_is_host", config.out_is_host);
+  reader.truth(table, "out_blocks", config.out_blocks);
+  reader.microseconds(table, "in_call_us", config.in_call_ns);
 }
 
 void read_virtual_memory(const Reader& reader, const toml::table& table, VirtualMemoryTimes& times) {

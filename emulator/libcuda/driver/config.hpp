@@ -75,6 +75,10 @@ struct Config {
   int64_t fault_batch_ns = 30'000;  // of managed memory that is not on the device: what a batch of faults costs, and...
   uint64_t fault_batch_bytes = kChunkBytes;  // ...how much memory it leads to
   bool out_is_host = false;  // a pointer to managed memory that is not on the device is of type "host"
+  // Of prefetches on a stream without work: one away from the device returns when its move is over; one to it takes so
+  // long for each chunk.
+  bool out_blocks = false;
+  int64_t in_call_ns = 0;
   VirtualMemoryTimes virtual_memory;
   DriverTimes driver;
   KernelRule fallback;

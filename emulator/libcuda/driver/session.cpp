@@ -279,10 +279,15 @@ std::optional<uint64_t> Session::enqueue_where(const std::function<Queue*()>& fi
   std::unique_lock lock(mutex_);
   std::optional<Waiting> waiting;
   while (Queue* found = find()) {
+    if (blocked_) {
+      host_done_.wait(lock);
+      continue;
+    }
     Queue& queue = *found;
     uint64_t seq = 0;
     int64_t bound = 0;
     bool pushed = false;
+    bool blocks = false;
     {
       Segment::Lock device(segment_);
       play(*device);
@@ -290,6 +295,7 @@ std::optional<uint64_t> Session::enqueue_where(const std::function<Queue*()>& fi
         bound = kNever;  // it throws below
       } else if (room(queue) && !device->full(queue.slot)) {
         push_barriers(*device, queue);
+        blocks = command.blocks && queue.done == queue.tail;
         seq = push(*device, queue, command, ranges);
         pushed = true;
       } else {
@@ -305,12 +311,23 @@ std::optional<uint64_t> Session::enqueue_where(const std::function<Queue*()>& fi
       host_work_.notify_one();
     }
     apply_effects();
+    if (blocks) block(lock, queue.slot, seq, Health(queue.health));  // the queue may go meanwhile
     if (pushed) return seq;
     require_alive(queue.health);
     if (!waiting) waiting.emplace(*this, queue.health);
     sleep(lock, bound);
   }
   return std::nullopt;
+}
+
+// Returns when the op is over, or its context killed.
+void Session::block(std::unique_lock<std::mutex>& lock, int slot, uint64_t seq, const Health& health) {
+  blocked_ = true;
+  lock.unlock();
+  wait_done(slot, seq, health);
+  lock.lock();
+  blocked_ = false;
+  host_done_.notify_all();
 }
 
 bool Session::poll(const std::function<bool()>& reached) {
@@ -452,6 +469,15 @@ void Session::unmap_managed(ChunkRange range) {
 bool Session::on_device(int32_t chunk) {
   Segment::Lock device(segment_);
   return device->state().managed.chunks[chunk].place == Place::device;
+}
+
+int64_t Session::chunks_elsewhere(std::span<const ChunkRange> ranges) {
+  Segment::Lock device(segment_);
+  int64_t found = 0;
+  for (const ChunkRange& range : ranges)
+    for (int32_t i = range.first; i < range.first + range.count; ++i)
+      found += device->state().managed.chunks[i].place == Place::device ? 0 : 1;
+  return found;
 }
 
 void Session::release(uint64_t bytes) {

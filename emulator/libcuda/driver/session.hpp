@@ -51,6 +51,9 @@ struct Command {
   bool dependent = false;               // a kernel that may begin before the one in front of it has ended
   Move move = Move::use;                // what happens to managed memory among...
   std::vector<Extent> memory = {};      // ...what it uses
+  // Where its stream has no work, the call returns when the device is done with it, and no other thread gives the device
+  // work meanwhile.
+  bool blocks = false;
 };
 
 // What killed a context, CUDA_SUCCESS while it lives. Shared by whatever belongs to the context.
@@ -135,6 +138,7 @@ class Session {
   ChunkRange map_managed(uint64_t bytes);
   void unmap_managed(ChunkRange range);
   bool on_device(int32_t chunk);
+  int64_t chunks_elsewhere(std::span<const ChunkRange> ranges);  // than on the device
   bool has_managed() const { return managed_chunks_.load(std::memory_order_relaxed) > 0; }
   // Runs `action` while no work of this process on this device changes memory.
   void pause(const std::function<void()>& action);
@@ -184,6 +188,7 @@ class Session {
                   double demand) const;
   uint64_t push(DeviceModel& device, Queue& queue, const Command& command, std::span<const ChunkRange> ranges = {});
   void push_barriers(DeviceModel& device, Queue& queue);
+  void block(std::unique_lock<std::mutex>& lock, int slot, uint64_t seq, const Health& health);
   void wait_until(int slot, const Health& health, const std::function<bool()>& reached, const std::function<uint64_t()>& seq);
   void sleep(std::unique_lock<std::mutex>& lock, int64_t bound);
   bool due(DeviceModel& device, const HostCall& call) const;
@@ -206,6 +211,7 @@ class Session {
   std::vector<const void*> waiting_;  // whose work threads are waiting for, by the context's Health
   uint64_t called_context_ = 0;  // whose host function is just running; 0: none
   bool host_thread_started_ = false;
+  bool blocked_ = false;  // by a call that returns when its work is over
   std::condition_variable host_work_;
   std::condition_variable host_done_;
 };

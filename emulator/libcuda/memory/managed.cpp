@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "libcuda/memory/memory.hpp"
+#include "libcuda/memory/virtual_memory.hpp"
 
 using namespace emu;
 
@@ -145,6 +146,9 @@ void require_managed(CUdeviceptr pointer, size_t bytes) {
   for_pieces(pointer, bytes, [](Advice&) {});
 }
 
+// Where the stream has no work NVIDIA's driver makes the move within the call: on an H200 a call away from the device took
+// all of the move, and launches of other threads as long; one to it took a part, and no launch. Behind other work neither
+// took any time (docs/memory.md, "On an H200").
 // To another device than the stream's it takes no time: the model knows the link to the host alone.
 void prefetch_managed(CUdeviceptr pointer, size_t bytes, const CUmemLocation& location, Stream& stream) {
   require_location(location);
@@ -154,10 +158,19 @@ void prefetch_managed(CUdeviceptr pointer, size_t bytes, const CUmemLocation& lo
     submit(stream, Command{});
     return;
   }
+  const Config& config = driver().config();
+  const std::vector<Extent> memory{{pointer, bytes}};
+  int64_t chunks = 0;  // that the call itself takes time for
+  if (!to_host && config.in_call_ns > 0) {
+    Session& session = stream.context->session();
+    if (session.idle(*stream.queue)) chunks = session.chunks_elsewhere(managed_ranges(session, memory));
+  }
   submit(stream, Command{.kind = to_host ? OpKind::copy_out : OpKind::copy_in,
                          .bytes = bytes,
                          .move = to_host ? Move::to_host : Move::to_device,
-                         .memory = {{pointer, bytes}}});
+                         .memory = memory,
+                         .blocks = to_host && config.out_blocks});
+  take_time(config.in_call_ns, static_cast<uint64_t>(chunks) * kChunkBytes);
 }
 
 std::vector<ChunkRange> managed_ranges(const Session& session, const std::vector<Extent>& memory) {

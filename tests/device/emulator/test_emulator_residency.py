@@ -82,6 +82,17 @@ def test_a_driver_may_tell_of_a_page_that_is_out_that_it_is_on_the_host(
     run(program, {**small, "EMUCUDA_CONFIG": str(config)}, "type")
 
 
+def test_a_driver_may_make_a_move_within_the_call_where_its_stream_has_no_work(
+    program: Path, small: dict[str, str], tmp_path: Path
+) -> None:
+    config = tmp_path / "blocks.toml"
+    config.write_text(
+        '[device]\nmemory = "64MiB"\ncontext_memory = 0\n[managed]\nout_gbps = 0.02\nout_blocks = true\nin_call_us = 1e5\n'
+        '[[kernel]]\nmatch = "fikit_spin"\nduration = "param0_ns"\n'
+    )
+    run(program, {**small, "EMUCUDA_CONFIG": str(config)}, "blocks")
+
+
 def test_plain_memory_of_another_process_pushes_managed_memory_out_and_its_contents_stay(
     native: Path, program: Path, small: dict[str, str]
 ) -> None:

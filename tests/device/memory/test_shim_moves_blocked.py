@@ -1,11 +1,11 @@
-"""A driver that blocks in a move of memory stops the thread that made it, and no other one for longer than a lease."""
+"""A driver that blocks in a move of memory stops the thread that made it, and no other one for longer than a lease, or than the driver itself does."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from plan_program import BUFFER_BYTES, CHUNKS, begin_rounds, planned, ready, right, rounds
-from shim_daemon import OUT, Daemon, Page, PlanMove, wait_for
+from plan_program import BUFFER_BYTES, CHUNKS, ROUNDS, begin_rounds, planned, ready, right, rounds
+from shim_daemon import IN, OUT, Daemon, Page, PlanMove, wait_for
 from shim_program import Program
 
 pytest_plugins = ["plan_fixtures"]
@@ -102,4 +102,44 @@ def test_beside_a_thread_that_carries_out_a_plan(start: Start, roomy: Daemon) ->
     assert page.planned()["refused"] == 0
     page.set_u32("plan.number", 0)
     all_moves(run, page)
+    assert right(run)
+
+
+# As an H200's driver: a move away from the GPU on a stream without work is made within the call, .17 s for a buffer, and launches of other threads wait.
+WITHIN_THE_CALL = """
+[managed]
+out_gbps = 0.1
+out_blocks = true
+[[kernel]]
+match = "emu_increment"
+base_us = 0
+"""
+# All is over before the next launch: nothing that the moves behind it could wait for.
+ONE_BY_ONE = """
+took = []
+def round():
+    if buffers.rounds == FROM: begun.set()
+    for i in range(6):
+        began = time.monotonic()
+        launch(i % 3)
+        took.append(time.monotonic() - began)
+        time.sleep(.02)
+    sync()
+    buffers.rounds += 1
+buffers.go_round = round
+"""
+
+
+def test_beside_a_thread_whose_moves_are_made_within_its_calls(start: Start, roomy: Daemon) -> None:
+    say_launches = ROUNDS.replace('say("round")', "say(*sorted(took)[-4:])")
+    run, page = ready(start, roomy, "FROM = 1\n" + OTHER + ONE_BY_ONE, rounds=say_launches, gpu=WITHIN_THE_CALL)
+    there_and_back = [(0, 2, IN), (1, 0, OUT), (3, 5, IN), (4, 0, OUT)]
+    planned(page, [PlanMove(after, before, 0, 3, CHUNKS, copy) for after, before, copy in there_and_back])
+    begin_rounds(run, 1)  # the plan is noticed at its end
+    run.line()
+    begin_rounds(run, 12)
+    longest = float(run.line().split()[0])
+    assert longest < LEASE_S + 1.5, "what a thread waits for in the driver is one move at a time"
+    assert min(map(float, run.line().split())) >= BUFFER_BYTES / 0.1e9, "launches behind which moves were made"
+    assert page.planned()["refused"] == 0
     assert right(run)

@@ -157,6 +157,16 @@ def test_the_profile_has_the_link_and_the_faults() -> None:
     assert "managed" not in tomllib.loads(device_profile.toml(document(memory={"error": "it broke"}), "a.json"))
 
 
+@pytest.mark.parametrize(("call_ns", "blocks"), [(13.2e6, True), (40e3, False)])
+def test_the_profile_has_whether_a_move_is_made_within_the_call(call_ns: float, blocks: bool) -> None:
+    calls = {"piece_bytes": 64 * 2**20, "prefetch_out_ns": {"p50": 13.3e6}, "prefetch_out_call_ns": {"p50": call_ns}}
+    managed = tomllib.loads(device_profile.toml(document(memory=calls), "a.json"))["managed"]
+    assert managed == {"out_blocks": blocks}
+    calls["prefetch_in_call_ns"] = {"p50": 0.8e6}
+    managed = tomllib.loads(device_profile.toml(document(memory=calls), "a.json"))["managed"]
+    assert managed == {"out_blocks": blocks, "in_call_us": 25.0}
+
+
 def test_the_tables_show_memory() -> None:
     text = tables.of(document(memory={**MEMORY, **memory.derived(MEMORY)}))
     for words in ("fault_each_page", "26.2", "30000 ns of page faults per 2 MiB", "1.2 times as long"):

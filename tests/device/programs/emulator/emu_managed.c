@@ -3,6 +3,10 @@
  *   holds_plain MIB     allocates so much, says "holding" or the error's number, and waits */
 #include "emu_api.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
 typedef struct {
   int type, id;
 } Location;
@@ -92,6 +96,90 @@ static void type(void) {
   CHECK(type_of(memory) == ON_GPU && type_of(memory + 2 * MIB) == HOST && type_of(plain) == ON_GPU);
 }
 
+enum { NOT_READY = 600 };
+
+/* A thread that launches empty kernels in a stream of its own. */
+static struct {
+  CUcontext context;
+  CUfunction empty;
+  CUstream moves;
+  _Atomic int launched, beside; /* launches; of them those that the first thread was in a call before and after */
+  _Atomic int held, not_held;   /* launches begun while a move was under way: those that returned behind it, and before */
+  atomic_bool watches, in_call, over; /* watches: the next launch is to begin while a move is under way */
+} others;
+
+static void *launches(void *unused) {
+  CUstream stream;
+  OK(cuCtxSetCurrent(others.context));
+  OK(cuStreamCreate(&stream, 1));
+  while (!others.over) {
+    while (others.watches && (!others.in_call || cuStreamQuery(others.moves) == 0) && others.held == 0) continue;
+    const int in_call = others.in_call, moves = cuStreamQuery(others.moves) == NOT_READY;
+    spin(others.empty, 0, stream);
+    others.launched++;
+    if (moves && cuStreamQuery(others.moves) == NOT_READY) others.not_held++;
+    else if (moves) others.held++;
+    if (in_call && others.in_call) others.beside++;
+    OK(cuStreamSynchronize(stream));
+  }
+  return unused;
+}
+
+static double seconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* How long the call took, beside a thread that launches. */
+static double called(CUdeviceptr memory, size_t mib, CUdevice to, CUstream stream) {
+  others.beside = 0;
+  others.in_call = true;
+  const double began = seconds();
+  OK(cuMemPrefetchAsync(memory, mib * MIB, to, stream));
+  const double took = seconds() - began;
+  others.in_call = false;
+  return took;
+}
+
+/* The configuration says that moves out block (0.02 GB/s: .84 s for 16 MiB), and calls in take .1 s for each 2 MiB. */
+static void blocks(CUmodule module, CUcontext context) {
+  pthread_t thread;
+  CUstream busy;
+  CUevent event;
+  CUdeviceptr memory = managed(16);
+  OK(cuStreamCreate(&others.moves, 1));
+  OK(cuStreamCreate(&busy, 1));
+  OK(cuEventCreate(&event, 2));
+  others.context = context;
+  others.empty = kernel(module, "fikit_spin");
+  OK(cuMemsetD8_v2(memory, 1, 16 * MIB));
+  OK(cuCtxSynchronize());
+  OK(pthread_create(&thread, NULL, launches, NULL));
+  others.watches = true;
+  called(memory, 16, -1, others.moves);
+  others.watches = false;
+  CHECK(cuStreamQuery(others.moves) == 0); /* the call returned when the move was over */
+  CHECK(used_mib() == 0);
+  while (others.held + others.not_held == 0) continue;
+  CHECK(others.not_held == 0); /* and so did launches of the other thread */
+  CHECK(called(memory, 16, 0, others.moves) >= .8);
+  OK(cuStreamSynchronize(others.moves));
+  CHECK(others.beside > 0); /* in calls to the GPU they do not wait */
+  CHECK(called(memory, 16, 0, others.moves) < .8); /* it is there */
+  OK(cuStreamSynchronize(others.moves));
+  spin(others.empty, 500000000, busy); /* behind work, also of another stream, both calls return at once */
+  OK(cuEventRecord(event, busy));
+  OK(cuStreamWaitEvent(others.moves, event, 0));
+  called(memory, 16, -1, others.moves);
+  CHECK(cuStreamQuery(others.moves) == NOT_READY);
+  called(memory, 16, 0, others.moves);
+  CHECK(cuStreamQuery(others.moves) == NOT_READY);
+  others.over = true;
+  OK(pthread_join(thread, NULL));
+  OK(cuCtxSynchronize());
+}
+
 /* A kernel uses the whole of what its pointers name, and its result is there. */
 static void argument(CUmodule module) {
   CUdeviceptr memory = managed(24), other = managed(8), inside = memory + 4096;
@@ -162,6 +250,7 @@ int main(int argc, char **argv) {
   else if (!strcmp(name, "argument")) argument(module);
   else if (!strcmp(name, "graph")) graph(module);
   else if (!strcmp(name, "type")) type();
+  else if (!strcmp(name, "blocks")) blocks(module, context);
   else if (!strcmp(name, "holds_managed")) holds_managed(mib);
   else if (!strcmp(name, "holds_plain")) holds_plain(mib);
   else return 2;
