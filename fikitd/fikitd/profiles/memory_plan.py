@@ -46,6 +46,10 @@ SLOWER: Final = (8, 4, 2)
 MOVES_MORE: Final = 1.1
 FASTER: Final = (2, 4, 8)
 _SHORTEST_NS: Final = 1_000
+SHORT_NS: Final = 30_000
+"""A launch may be over when the driver is asked for the moves behind it, which takes so long. Then the call makes the move, and the thread launches nothing
+meanwhile (an H200: 14 to 29 us behind work, else 5 ms for 64 MiB away from it)."""
+NEAR_NS: Final = 200_000  # moves begin so much later at most, to stand behind a launch that is longer
 _WINDOW: Final = 32  # transfers among which those away go first, so that neighbours can go as one: an arrival is late by a few ms at most
 
 
@@ -82,6 +86,7 @@ class Iteration:
     touched: list[list[int]]
     freed: list[list[int]]
     idle: list[Range]
+    durations_ns: list[int]
 
 
 def iteration(accesses: Mapping[str, Any], number: int = 0, chunks_of_a_piece: int = 1) -> Iteration | None:
@@ -99,12 +104,12 @@ def iteration(accesses: Mapping[str, Any], number: int = 0, chunks_of_a_piece: i
     if not chunks:
         return None
     sequence = Sequence()
-    durations = [duration for _, duration, _ in steps]
-    known = [duration for duration in durations if duration > 0]
+    known = [duration for _, duration, _ in steps if duration > 0]
     usual = max(sum(known) // max(len(known), 1), _SHORTEST_NS)
+    durations = [duration or usual for _, duration, _ in steps]
     freed = _freed(found, chunks)
     for duration, own, gone in zip(durations, touched, freed, strict=True):
-        sequence.add(duration or usual, own, gone)
+        sequence.add(duration, own, gone)
     pause_ns = max(found["length_ns"] - sequence.total_ns, _SHORTEST_NS)
     sequence.add(pause_ns, [])
     ranges = [
@@ -115,7 +120,7 @@ def iteration(accesses: Mapping[str, Any], number: int = 0, chunks_of_a_piece: i
         found["path"], sequence, ranges, len(steps), sequence.total_ns, pause_ns,
         sum(scans > 0 for _, _, scans in steps) / len(steps),
         peak_bytes(sequence, piece_bytes), least_bytes(sequence, piece_bytes), piece_bytes, touched, freed,
-        list(_idle(pages, chunks, piece_bytes)),
+        list(_idle(pages, chunks, piece_bytes)), durations,
     )  # fmt: skip
 
 
@@ -289,9 +294,10 @@ def wire(of: Iteration, made: BudgetPlan) -> list[WireMove]:
     late = [each for each in made.transfers if each.kernel > last]
     row = [each for each in made.transfers if each.kernel <= last] + late
     uses = _uses(of)
+    behind = _behind(of, row, uses)
     leaving = (move for each in of.idle for move in _moves(each, 0, 0, COPY_OUT))
     moves = list(islice(leaving, PLAN_MOVES + 1))  # an allocation may be of any size that the program says
-    for after, group in groupby(row, key=lambda each: min(each.kernel, last)):
+    for after, group in groupby(row, key=lambda each: behind[min(each.kernel, last)]):
         for window in _windows(list(group)):
             for inward in (False, True):
                 own = [
@@ -301,6 +307,25 @@ def wire(of: Iteration, made: BudgetPlan) -> list[WireMove]:
                 ]
                 moves += _merged(sorted(own), after, COPY_IN if inward else COPY_OUT)
     return moves
+
+
+def _behind(of: Iteration, row: Items[Transfer], uses: Items[Items[int]]) -> list[int]:
+    """Of each launch the one behind which its moves stand: itself, or, where it is short, the next one that is not, if that ends soon after it and none
+    of what begins to come in between is needed by then. The row's order is kept, and so is the budget."""
+    last = of.launches - 1
+    needed = [of.launches] * of.launches  # by what comes behind a launch: by which one of this pass first
+    for each in row:
+        after = min(each.kernel, last)
+        if each.inward and (before := _before(uses[each.chunk], after)) > after:
+            needed[after] = min(needed[after], before)
+    behind = list(range(of.launches))
+    later_ns = [0] * of.launches
+    for launch in reversed(range(last)):
+        target, at_ns = behind[launch + 1], later_ns[launch + 1] + of.durations_ns[launch + 1]
+        is_short, is_long = of.durations_ns[launch] < SHORT_NS, of.durations_ns[target] >= SHORT_NS
+        if is_short and is_long and at_ns <= NEAR_NS and needed[launch] > target:
+            behind[launch], later_ns[launch] = target, at_ns
+    return behind
 
 
 def first_uses(of: Iteration) -> list[WireMove]:

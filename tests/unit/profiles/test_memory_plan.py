@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -204,7 +205,8 @@ def programs(draw: st.DrawFn) -> tuple[dict[str, Any], float, float]:
     sizes = draw(st.lists(st.integers(1, 8), min_size=1, max_size=4))
     places = [(allocation, chunk) for allocation, size in enumerate(sizes) for chunk in range(size)]
     touched = draw(st.lists(st.sets(st.sampled_from(places), max_size=6), min_size=2, max_size=20))
-    steps = [[0, draw(st.integers(MS // 10, 5 * MS)), 1] for _ in touched]
+    lengths_ns = st.one_of(st.integers(MS // 500, MS // 10), st.integers(MS // 10, 5 * MS))
+    steps = [[0, draw(lengths_ns), 1] for _ in touched]
     accesses = {
         "version": 1, "pages": [size * PAGES for size in sizes], "iterations": [{
             "path": "00000000000000aa", "length_ns": sum(ns for _, ns, _ in steps) + draw(st.integers(0, 20 * MS)), "passes": 2,
@@ -247,6 +249,41 @@ def test_what_is_sent_is_what_the_core_takes(made: tuple[dict[str, Any], float, 
     with dispatcher("fifo") as running:
         FakeClient(running, 1, 5)
         assert running.set_plan(1, 1, said.launches, moves, 0) != 0
+
+
+@pytest.mark.parametrize(
+    ("durations_us", "needed_by", "behind"),
+    [
+        (
+            [5, 50, 5, 900],
+            3,
+            [1, 1, 2, 3],
+        ),  # behind the second, which the device needs longer for than the host for the calls
+        ([5, 5, 50, 900], 3, [2, 2, 2, 3]),
+        ([5, 50, 5, 900], 1, [0, 1, 2, 3]),  # the second needs what comes
+        ([5, 900, 5, 900], 3, [0, 1, 2, 3]),  # it would begin too late
+        ([5, 5, 5, 5], 3, [0, 1, 2, 3]),
+        ([50, 50, 50, 50], 3, [0, 1, 2, 3]),
+    ],
+)
+def test_moves_stand_behind_a_launch_that_still_runs_when_the_driver_is_asked(
+    durations_us: list[int], needed_by: int, behind: list[int]
+) -> None:
+    steps = [[0, 1000 * each, 1] for each in durations_us]
+    accesses = {
+        "version": 1, "pages": [PAGES, PAGES], "iterations": [{
+            "path": "00000000000000aa", "length_ns": MS, "passes": 2, "kernels": ["0000000000000001"], "steps": steps,
+            "touches": [[0, 0, 0, 1], [needed_by, 1, 0, 1]],
+        }],
+    }  # fmt: skip
+    of = iteration(accesses)
+    assert of is not None
+    row = [SimpleNamespace(kernel=0, chunk=1, inward=True)]
+    row += [SimpleNamespace(kernel=launch, chunk=0, inward=False) for launch in range(4)]
+    made: Any = SimpleNamespace(transfers=row)
+    moves = wire(of, made)
+    assert sorted({move.after for move in moves if move.copy == COPY_OUT}) == sorted(set(behind))
+    assert [move.after for move in moves if move.copy == COPY_IN] == [behind[0]]
 
 
 def in_a_row(launches: int = 12, chunks: int = 8) -> dict[str, Any]:
