@@ -84,7 +84,9 @@ def together(plans: Iterable[MemoryPlan]) -> MemoryPlan:
 
 
 _COUNT: Final = schema.whole(0, MOST)
-PLAN_NOW_CHECK: Final = schema.fields({"budget_bytes": _COUNT, "peak_bytes": _COUNT})
+PLAN_NOW_CHECK: Final = schema.fields(
+    {"budget_bytes": _COUNT, "peak_bytes": _COUNT}, {"expected_loss": schema.amount()}
+)
 """What plan_now() makes."""
 _POINT: Final = schema.fields(
     {"t_s": schema.amount(), "resident_bytes": _COUNT, "others_bytes": _COUNT, "moved_bytes": _COUNT, "turns": _COUNT}
@@ -147,12 +149,12 @@ class MemoryStory:
         passes, skipped = self._counts.pop(client, (0, 0))
         self._before = self._before[0] + passes, self._before[1] + skipped
 
-    def plan_now(self) -> dict[str, int] | None:
-        """The room that its memory has by the plans that its processes have now; None: they have none."""
+    def plan_now(self) -> dict[str, Any] | None:
+        """The room that its memory has by the plans that its processes have now, and what that costs; None: they have none."""
         if not self._plans:
             return None
         now = together(self._plans.values())
-        return {"budget_bytes": now.budget_bytes, "peak_bytes": now.peak_bytes}
+        return {"budget_bytes": now.budget_bytes, "peak_bytes": now.peak_bytes, "expected_loss": now.expected_loss}
 
     def plan_fields(self) -> dict[str, Any] | None:
         """`memory.plan` of the report record; None: it never had one."""

@@ -273,7 +273,7 @@ class Job:
         return min(said, self._gpu_bytes)
 
     @property
-    def memory_plan(self) -> dict[str, int] | None:
+    def memory_plan(self) -> dict[str, Any] | None:
         """By which its memory moves now (`memory_plan` of a client in the answer to `node`); None: by none."""
         return self.memory_story.plan_now() if self.memory_story else None
 

@@ -147,6 +147,45 @@ def test_requests_that_were_refused_are_told() -> None:
     }
 
 
+def planned(expected_loss: float, peak_gib: float = 5.05, limit_gib: int = 8) -> dict[str, Any]:
+    """Of a job with 4 GiB of its memory on the GPU."""
+    plan = {
+        "budget_bytes": int(3.2 * GIB),
+        "peak_bytes": int(peak_gib * GIB),
+        "moved_bytes_per_pass": GIB,
+        "passes": 9,
+        "skipped": 0,
+    }
+    moved = {**MOVED["moved"], "host_limit_bytes": (limit_gib - 4) * GIB}
+    return {
+        "limit_bytes": limit_gib * GIB, "peak_bytes": int(peak_gib * GIB), "refused": 0, "moved": moved,
+        "plan": {**plan, "expected_loss": expected_loss},
+    }  # fmt: skip
+
+
+def test_a_job_whose_memory_moves_take_longer_than_its_kernels_is_told_how_much_memory_it_needs() -> None:
+    text, line = told(memory=planned(12.57))["memory moves"]
+    assert text == (
+        "by its memory's plan, 3.20 of 5.05 GiB on the GPU, its passes are expected to take 13.6 times as long: "
+        "give it 5.05 GiB on the GPU (--fikit-mem=6G)"
+    )
+    assert line == "sbatch --fikit-mem=6G serve.sh"
+    assert "to take 11 % longer:" in told(memory=planned(0.11))["memory moves"][0]
+    assert "memory moves" not in told(memory=planned(0.1)), "who shares a GPU may lose as much"
+    running = told(memory=planned(12.57), state="running")["memory moves"]
+    assert running[0] == text
+    assert running[1] == "", "it is in the queue already"
+
+
+def test_where_no_gpu_of_its_kind_has_so_much_memory_that_is_said() -> None:
+    gpu = {**REPORT["device"], "memory_bytes": 16 * GIB}
+    text, line = told(memory=planned(2.0, peak_gib=20, limit_gib=24), device=gpu)["memory moves"]
+    assert text.endswith(
+        "its passes are expected to take 3.0 times as long: it needs a GPU with more than 16.0 GiB, or smaller steps"
+    )
+    assert line == ""
+
+
 def test_more_memory_for_a_job_that_has_some_on_the_host_is_more_on_the_host() -> None:
     moved = {**MOVED["moved"], "host_limit_bytes": 6 * GIB}
     refused = {"limit_bytes": 10 * GIB, "peak_bytes": 8 * GIB, "refused": 3, "moved": moved}

@@ -113,3 +113,21 @@ def test_fikit_top_says_what_is_on_the_gpu_now_where_a_job_has_memory_elsewhere(
         one for gpu in shared(memory_on_gpu_bytes=GIB, memory_plan=plan).gpus for one in gpu.jobs if one.job == "18"
     ]
     assert lines.memory(live) == "3.00 GiB, 1.00 GiB on the GPU, plan 512 MiB of 2.00 GiB"
+
+
+@pytest.mark.parametrize(
+    ("loss", "said"),
+    [
+        (0.099, ""), (0.1, ", 10 % longer"), (0.994, ", 99 % longer"), (1.0, ", 2.0 times as long"), (12.57, ", 13.6 times as long"),
+    ],
+)  # fmt: skip
+def test_fikit_top_says_of_a_plan_that_costs_much_what_it_costs(loss: float, said: str) -> None:
+    plan = {"budget_bytes": GIB // 2, "peak_bytes": 2 * GIB, "expected_loss": loss}
+    looks = [look(at_s, client(1, "12", memory_on_gpu_bytes=GIB, memory_plan=plan)) for at_s in (0, 1)]
+    console = Console(width=200, file=io.StringIO(), record=True)
+    console.print(top.view(node_use.between(*looks)))
+    assert f"plan 512 MiB of 2.00 GiB{said}  " in console.export_text()
+    [live] = [
+        one for gpu in shared(memory_on_gpu_bytes=GIB, memory_plan=plan).gpus for one in gpu.jobs if one.job == "18"
+    ]
+    assert lines.memory(live).endswith(f", plan 512 MiB of 2.00 GiB{said}")

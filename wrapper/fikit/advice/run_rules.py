@@ -16,6 +16,7 @@ from fikitd.gpus.placement import shards_for
 from fikit.advice.situation import WORTH, Rule, Situation, asked_priority, typed, with_priority
 from fikit.api.advice import Advice
 from fikit.api.job_report import TypedReport, WaitReason
+from fikit.wording import memory_moved
 from fikit.wording.units import count, duration, gibibytes, percent, share
 
 HEAVY: Final = 0.1  # of the elapsed time: so much waiting is worth a higher priority, which costs others theirs
@@ -160,6 +161,33 @@ def refused_memory(situation: Situation) -> Advice | None:
     return Advice("refused memory", text, figure, typed(situation.facts, option))
 
 
+def memory_moves(situation: Situation) -> Advice | None:
+    """Its memory moved by a plan, and takes much longer for it than its kernels: memory on the GPU does not."""
+    run = situation.facts.run
+    memory = None if run is None else run.memory
+    plan = None if memory is None else memory.plan
+    if run is None or memory is None or plan is None or plan.expected_loss <= HEAVY:
+        return None
+    all_bytes = max(memory.peak_bytes, plan.peak_bytes)
+    needed, gpu_bytes = shards_for(all_bytes), run.device.memory_bytes
+    longer = memory_moved.longer(plan.expected_loss)
+    fits = gpu_bytes is None or all_bytes <= gpu_bytes
+    instead = (
+        f"give it {gibibytes(all_bytes)} on the GPU (--fikit-mem={needed}G)"
+        if fits
+        else f"it needs a GPU with more than {gibibytes(gpu_bytes or 0)}, or smaller steps"
+    )
+    text = f"by its memory's plan, {memory_moved.budget(plan.budget_bytes, plan.peak_bytes)} on the GPU, its passes are expected to take {longer}: {instead}"
+    figure = {
+        "longer_share": plan.expected_loss,
+        "budget_bytes": plan.budget_bytes,
+        "peak_bytes": all_bytes,
+        "needed_gib": needed,
+    }
+    more = fits and needed > situation.facts.request.shards
+    return Advice("memory moves", text, figure, typed(situation.facts, f"--fikit-mem={needed}G") if more else "")
+
+
 def measure(situation: Situation) -> Advice | None:
     """Nothing knew how long its kernels run, and this run has not taught it."""
     run = situation.facts.run
@@ -193,5 +221,5 @@ def late_host(situation: Situation) -> Advice | None:
 
 
 RULES: Final[tuple[Rule, ...]] = (
-    promise, idle, raise_priority, lower_priority, long_kernel, refused_memory, late_host, measure,
+    promise, idle, raise_priority, lower_priority, long_kernel, refused_memory, memory_moves, late_host, measure,
 )  # fmt: skip

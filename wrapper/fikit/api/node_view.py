@@ -51,7 +51,9 @@ class GpuJob:
     """Of a job that may have memory on the host (--fikit-mem-host); else None."""
     plan_budget_bytes: int | None
     plan_peak_bytes: int | None
-    """By the plan of its memory so much of what its iteration touches is on the GPU; None: it has no plan now."""
+    plan_longer_share: float | None
+    """By the plan of its memory so much of what its iteration touches is on the GPU, and so much longer the iteration is expected to take; None: it has
+    no plan now, or a fikitd of before did not say the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,4 +168,5 @@ def _job(job: Mapping[str, Any]) -> GpuJob:
         memory_on_gpu_bytes=job.get("memory_on_gpu_bytes"),
         plan_budget_bytes=plan.get("budget_bytes"),
         plan_peak_bytes=plan.get("peak_bytes"),
+        plan_longer_share=plan.get("expected_loss"),
     )

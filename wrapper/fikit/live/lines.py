@@ -154,7 +154,7 @@ def memory(one: Job) -> str:
     plan = (
         ""
         if one.plan_budget_bytes is None or one.plan_peak_bytes is None
-        else f", plan {memory_moved.budget(one.plan_budget_bytes, one.plan_peak_bytes)}"
+        else f", {memory_moved.plan_now(one.plan_budget_bytes, one.plan_peak_bytes, one.plan_longer_share)}"
     )
     return f"{held.removesuffix(' GiB') if limit else held}{limit}{on_gpu}{plan}"
 

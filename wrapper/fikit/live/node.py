@@ -34,6 +34,7 @@ class Job:
     memory_on_gpu_bytes: int | None
     plan_budget_bytes: int | None
     plan_peak_bytes: int | None
+    plan_longer_share: float | None
     behind: str
     own: bool
 
@@ -120,7 +121,7 @@ def _job(job: Record, behind: Mapping[str, str]) -> Job:
     return Job(
         job["job"], job.get("name", ""), job["uid"], job["priority"], job["priority_name"], job["device_share"], shares.get("waited"),
         so_far.get("slowdown"), so_far.get("max_slowdown"), job.get("memory_bytes"), job.get("memory_limit_bytes"),
-        job.get("memory_on_gpu_bytes"), plan.get("budget_bytes"), plan.get("peak_bytes"),
+        job.get("memory_on_gpu_bytes"), plan.get("budget_bytes"), plan.get("peak_bytes"), plan.get("expected_loss"),
         behind.get(job["job"], ""), "pids" in job,
     )  # fmt: skip
 

@@ -80,7 +80,11 @@ def _own(job: dict[str, Any]) -> tuple[str, ...]:
     resident = job.get("memory_on_gpu_bytes")
     on_gpu = "" if resident is None else f", {units.gibibytes(resident)} on the GPU"
     planned = job.get("memory_plan")
-    plan = "" if planned is None else f", plan {memory_moved.budget(planned['budget_bytes'], planned['peak_bytes'])}"
+    plan = (
+        ""
+        if planned is None
+        else f", {memory_moved.plan_now(planned['budget_bytes'], planned['peak_bytes'], planned.get('expected_loss'))}"
+    )
     return (
         *(units.share((job["shares"] or {}).get(word)) for word in PARTS.values()),
         _against_alone(job["job_time"]),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from fikit.wording import units
+
+WORTH_SAYING: Final = 0.1  # of a pass, that it is longer by
 
 
 def sentence(memory: Mapping[str, Any], elapsed_s: float | None) -> str:
@@ -43,6 +45,19 @@ def plan_sentence(plan: Mapping[str, Any]) -> str:
         f"with a budget of {budget(plan['budget_bytes'], plan['peak_bytes'])}, moved {units.gibibytes(plan['moved_bytes_per_pass'])} a pass "
         f"in {units.count(plan['passes'])} pass{'' if plan['passes'] == 1 else 'es'}{whose}{skipped}"
     )
+
+
+def longer(expected_loss: float) -> str:
+    """Of a plan: `9 % longer`, from twice as long on `13.6 times as long`."""
+    return (
+        f"{1 + expected_loss:.1f} times as long" if expected_loss >= 1 else f"{units.percent(expected_loss, 1)} longer"
+    )
+
+
+def plan_now(budget_bytes: int, peak_bytes: int, expected_loss: float | None) -> str:
+    """`plan 3.20 of 5.05 GiB, 13.6 times as long`: of one that costs a tenth or more. expected_loss None: not known."""
+    costs = f", {longer(expected_loss)}" if expected_loss is not None and expected_loss >= WORTH_SAYING else ""
+    return f"plan {budget(budget_bytes, peak_bytes)}{costs}"
 
 
 def budget(budget_bytes: int, peak_bytes: int) -> str:
