@@ -63,8 +63,8 @@ def test_eighty_columns_have_the_gpus_and_jobs() -> None:
     assert [line for line in shown((80, 24)) if line] == [
         "n1  10:14:07  policy budget  sorted by priority                  ? help · q quit",
         "GPU 0 H200  96 %               █  ~31.0/141 GiB  ~410 W  filled 93 %",
-        "  12 serve.sh      root     high     44 %        ▄  +3 % of 5 %  9.00/11.0 GiB",
-        "  18 train.sh      root     low      52 %        ▅  waits 38 %: behind 12",
+        "  12 serve.sh root     high     44 %        ▄  +3 % of 5 %   9.00/11.0 GiB",
+        "  18 train.sh root     low      52 %        ▅  waits 38 %: behind 12",
         "GPU 1 H200  ~21 %               ▂  ~31.0/141 GiB  ~410 W",
         "  exclusive: job 31 root  21 % busy now",
         "GPU 2 H200  ~0 %               ▁  ~31.0/141 GiB  ~410 W  idle",

@@ -69,7 +69,7 @@ def layout(jobs: Sequence[Job], width: int) -> Layout:
     def of(wide: bool) -> Layout:
         rest = max((_rest(one, wide).cell_len for one in jobs), default=0)
         found = Layout(width, 0, wide)
-        return replace(found, room=max(min(longest, width - _BEFORE_REST - found.looks - rest), LEAST_OF_NAME))
+        return replace(found, room=min(longest, max(width - _BEFORE_REST - found.looks - rest, LEAST_OF_NAME)))
 
     found = of(width >= WIDE)
     return of(wide=False) if found.wide and found.room < longest and width < WIDEST else found
@@ -99,7 +99,7 @@ def _rest(one: Job, wide: bool) -> Text:
         return text.append(f"  {waits}", style="yellow") if waits else text
     if waits and (one.waited_share or 0.0) >= SPOKEN:
         return Text(f" {waits}", style="yellow")
-    return Text(f" {_cut(kept, 12)} {memory(one)}")
+    return Text(f" {_cut(kept, 12)}  {memory(one)}")
 
 
 def outside(one: Outside, gpu: Gpu, width: int) -> Text:
