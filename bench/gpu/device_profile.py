@@ -1,7 +1,7 @@
 """The run's file as a device for emulator and simulator: the format of emulator/profiles, each constant with its origin.
 
 What was not measured is left out: there the emulator's defaults hold (emulator/profiles/default.toml, "assumed"). Measured, and left out
-because neither emulator nor simulator has a constant for it: what the driver's calls take, moves among them.
+because neither emulator nor simulator has a constant for it: what the driver's calls take, but for prefetches on a stream without work.
 """
 
 from __future__ import annotations
