@@ -52,7 +52,7 @@ release: ## VERSION=0.2.0 in dist/: version, changelog, source distribution, whe
 demo: setup ## two jobs on one GPU under a throw-away Slurm; DEVICE=real uses the machine's GPU
 	@$(VENV)/bin/fikit demo --device $(DEVICE) --out out/demo
 
-test: setup ## linters, then every test but make slow's; what fails of device and cluster beside others, once more alone
+test: setup ## linters, then every test but make slow's; what fails (five tests at most) once more, alone
 	@$(MAKE) --no-print-directory lint
 	@$(PY) scripts/suite.py $(WORKERS)
 
