@@ -18,6 +18,7 @@ from fikitd.store.storage import reason
 from bench import device_option
 from bench.record import BenchError, Result
 from bench.recordings import recordings
+from bench.scheduling import closed_form
 from bench.scheduling.pairs import CLAIM, Case, on_all_processors
 
 ABOUT = "simulated: slowdowns of every two recorded jobs on one GPU, and the error of placement's closed form"
@@ -63,6 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--csv", type=Path, metavar="FILE", help="write the slowdowns here, for `a file of bench/cluster/`"
     )
+    parser.add_argument(
+        "--fit", action="store_true", help="say which constants of the closed form come nearest to these slowdowns"
+    )
     device_option.add_arguments(parser)
 
 
@@ -100,7 +104,22 @@ def errors(pairs: list[Pair], device: Device) -> dict[str, list[float]]:
     return found
 
 
-def run(*, emulated: bool, traces: Path | None = None, csv: Path | None = None, device: Device = SLICES) -> Result:
+def fitted(pairs: list[Pair]) -> dict[str, closed_form.Fit]:
+    """The constants of the closed form that come nearest; by priorities."""
+
+    def of(priorities: str, column: str) -> closed_form.Numbers:
+        return np.array([getattr(pair, column) for pair in pairs if pair.priorities == priorities])
+
+    def busy(priorities: str) -> tuple[closed_form.Numbers, closed_form.Numbers]:
+        return np.minimum(of(priorities, "busy_high"), 1.0), np.minimum(of(priorities, "busy_low"), 1.0)
+
+    return {
+        "ordered": closed_form.fit(closed_form.ordered(*busy("ordered"), of("ordered", "slowdown_low"))),
+        "equal": closed_form.fit(closed_form.equal(busy("equal"), (of("equal", "slowdown_high"), of("equal", "slowdown_low")))),
+    }  # fmt: skip
+
+
+def run(*, emulated: bool, traces: Path | None = None, csv: Path | None = None, fit: bool = False, device: Device = SLICES) -> Result:  # fmt: skip
     """Simulate every ordered pair. Raises BenchError."""
     if not emulated:
         raise BenchError("it simulates, leave --real away")
@@ -132,6 +151,8 @@ def run(*, emulated: bool, traces: Path | None = None, csv: Path | None = None, 
             f"{'low' if priorities == 'ordered' else 'second'} p10/50/90 {values[f'{priorities}_low_p10']:.2f}/{values[f'{priorities}_low_p50']:.2f}/"
             f"{values[f'{priorities}_low_p90']:.2f}; error of the closed form's rate p50 {p50:.3f}, p90 {p90:.3f}"
         )  # fmt: skip
+    if fit:
+        lines += [f"  {priorities:8} nearest: {found}" for priorities, found in fitted(pairs).items()]
     summary = "\n".join([CLAIM.format(device=device), f"{len(cases)} ordered pairs of {len(known)} recordings", *lines])
     samples = {f"{name}_error": rows for name, rows in wrong.items()}
     return Result(

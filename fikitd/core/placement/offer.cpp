@@ -85,7 +85,7 @@ Ends replay(const Slowdowns& slowdowns, Priorities priorities, std::span<const R
   std::array<double, kMostResidents> equal_s{};
   const std::span<double> equal_ends_s = std::span(equal_s).first(ends_s.size());
   const Ends equal = play(slowdowns, Priorities::equal, jobs, equal_ends_s);
-  if (!(equal.sum_s < ordered.sum_s * slowdowns.equal_below())) return ordered;
+  if (!(equal.sum_s < ordered.sum_s)) return ordered;
   std::ranges::copy(equal_ends_s, ends_s.begin());
   return equal;
 }

@@ -52,7 +52,7 @@ Precedence choose(const Slowdowns& slowdowns, std::span<const Contender> contend
   const Ends ordered = replay(slowdowns, Priorities::ordered, jobs);
   const bool stays = same_jobs(contenders, last) && last.priorities == Priorities::equal && last.turn_s == 0;
   const bool kept = same_jobs(contenders, last) && last.priorities == Priorities::ordered;
-  const double below = slowdowns.equal_below() * (kept ? kSwitchesBelow : stays ? 1 / kSwitchesBelow : 1);
+  const double below = kept ? kSwitchesBelow : stays ? 1 / kSwitchesBelow : 1;
   if (!(equal.sum_s < below * ordered.sum_s)) {
     chosen.priorities = Priorities::ordered;
     chosen.ends = ordered;

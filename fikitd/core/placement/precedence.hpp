@@ -37,7 +37,7 @@ Precedence later(Precedence precedence, double passed_s);
 
 // contenders: in the order of the last choice, new ones last; at most kMostResidents. last: that choice, as it is now (`later`).
 // order: as long; indices of contenders, the first one first. It is an order also where all are equal now.
-// Equal, where of one of them nobody knows how long it will take; else by the rule of Priorities::automatic (Slowdowns::equal_below).
+// Equal, where of one of them nobody knows how long it will take; else by the rule of Priorities::automatic.
 Precedence choose(const Slowdowns& slowdowns, std::span<const Contender> contenders, const Precedence& last, std::span<std::size_t> order);
 
 } // namespace fikit::placement

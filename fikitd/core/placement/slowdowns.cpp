@@ -11,24 +11,22 @@ constexpr double kLeastShare = 0.01; // of the device: the slowest of 121 simula
 
 } // namespace
 
-// one_queue: derived, and checked against an earlier simulator. slices, mps: fitted to `python -m bench slowdowns` (docs/design/placement.md has
-// the errors).
+// one_queue: derived, and checked against an earlier simulator. slices: what `python -m bench slowdowns --fit` finds (bench/scheduling/closed_form.py
+// says how; a test holds them to it). mps: fitted by hand to `python -m bench slowdowns --device mps`. docs/design/placement.md has the errors.
 Slowdowns::Constants Slowdowns::constants(Device device) {
   constexpr Form kDerived{.granted = 0.9, .power = 1, .crossing = 0};
   switch (device) {
     case Device::slices:
       return {.high_slowdown = 1.01,
-              .ordered = {.granted = 0.94, .power = 1.4, .crossing = 2.3},
-              .equal = {.granted = 1.11, .power = 1.18, .crossing = 1.08},
-              .equal_below = 0.9};
+              .ordered = {.granted = 0.95, .power = 1.3, .crossing = 1.2},
+              .equal = {.granted = 1.15, .power = 1.4, .crossing = 0}};
     case Device::mps:
       return {.high_slowdown = 1.01,
               .ordered = {.granted = 0.98, .power = 1.95, .crossing = 0.2},
-              .equal = {.granted = 1, .power = 0.9, .crossing = 0},
-              .equal_below = 1};
+              .equal = {.granted = 1, .power = 0.9, .crossing = 0}};
     case Device::one_queue: break;
   }
-  return {.high_slowdown = 1.03, .ordered = kDerived, .equal = kDerived, .equal_below = 1};
+  return {.high_slowdown = 1.03, .ordered = kDerived, .equal = kDerived};
 }
 
 double Slowdowns::rate(const Form& form, double busy, double left, double taken, double least) {

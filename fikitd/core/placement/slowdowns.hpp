@@ -39,10 +39,6 @@ class Slowdowns {
   // of the two does not matter and both orders are set. Raises std::invalid_argument: a kind out of range, not a number, <= 0.
   void measured(Priorities priorities, std::size_t first, std::size_t second, double slowdown_first, double slowdown_second);
 
-  // Priorities::automatic: nobody goes first only where that makes the sum of ends less than this share of what it is with an order.
-  // Below 1 where the closed form knows less of equal sharing than of an order (docs/design/placement.md has its errors).
-  double equal_below() const { return form_.equal_below; }
-
   // Not with Priorities::automatic: that is a choice between the other two. The rate of each job, 1 = as alone, when all of `loads` (highest priority first) are on one GPU. `rates` is as long as `loads`,
   // at most kMostResidents. A pair that was measured goes by that, everything else by the closed form.
   void rates(Priorities priorities, std::span<const Load> loads, std::span<double> rates) const;
@@ -58,7 +54,6 @@ class Slowdowns {
     double high_slowdown; // of a job that has others below it
     Form ordered;
     Form equal;
-    double equal_below;
   };
   static Constants constants(Device device);
   struct Pair {

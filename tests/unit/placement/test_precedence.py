@@ -94,9 +94,7 @@ def test_new_jobs_are_ordered_where_the_sum_of_ends_is_smaller_so(
     choice, order = choose(slowdowns, [Contender(rest_s, busy) for rest_s, busy in jobs], Precedence())
     residents = [Resident(rest_s, busy) for rest_s, busy in jobs]
     sums = {priorities: sum(replay(slowdowns, priorities, residents)) for priorities in (EQUAL, ORDERED)}
-    below = 0.9 if slowdowns is SLICES else 1.0  # what the closed form of equal sharing is worth there
-    equal = sums[EQUAL] < below * sums[ORDERED]
-    assert choice.priorities is (EQUAL if equal else ORDERED)
+    assert choice.priorities is (EQUAL if sums[EQUAL] < sums[ORDERED] else ORDERED)
     assert [jobs[i][0] for i in order] == sorted(rest_s for rest_s, _ in jobs)
 
 
