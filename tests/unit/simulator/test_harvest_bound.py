@@ -53,5 +53,5 @@ def test_a_high_job_alone_does_the_same_work_however_its_requests_arrive(made_up
 def test_the_bound_says_what_it_is_not_for(made_up: Scenario) -> None:
     with pytest.raises(SimulatorError, match="one low job"):
         Bound(replace(made_up, lows=[*made_up.lows, *made_up.lows]))
-    with pytest.raises(SimulatorError, match="up to 25%"):
+    with pytest.raises(SimulatorError, match="up to 25 %"):
         Bound(made_up).harvest(1.5)
