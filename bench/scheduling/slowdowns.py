@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import argparse
 import csv
+import random
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from bench.scheduling.pairs import CLAIM, Case, on_all_processors
 
 ABOUT = "simulated: slowdowns of every two recorded jobs on one GPU, and the error of placement's closed form"
 POLICY = {"ordered": "budget", "equal": "fifo"}
+SEED = 7
 COLUMNS = ("priorities", "high", "low", "busy_high", "busy_low", "slowdown_high", "slowdown_low")
 
 
@@ -58,6 +61,19 @@ def _simulate(case: Case) -> list[dict[str, Any]]:
     return rows
 
 
+def _three(case: Case) -> list[dict[str, Any]]:
+    scenario = case.scenario()
+    try:
+        rates = simulator.rates(scenario, POLICY["equal"])
+        alone = [
+            simulator.high_alone(simulator.Scenario(job, (), device=case.device)).busy
+            for job in (scenario.high, *scenario.lows)
+        ]
+    except simulator.SimulatorError as error:
+        raise BenchError(f"{case}: {error}") from error
+    return [{"jobs": case.names, "busy": alone, "rates": rates}]
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this bench."""
     parser.add_argument("--traces", type=Path, metavar="DIR", help="recordings; default: those of this project")
@@ -67,6 +83,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fit", action="store_true", help="say which constants of the closed form come nearest to these slowdowns"
     )
+    parser.add_argument(
+        "--three", type=int, default=0, metavar="N", help="N times three different jobs without priorities, too: how far the form is off there"
+    )  # fmt: skip
     device_option.add_arguments(parser)
 
 
@@ -93,7 +112,7 @@ def _write(path: Path, pairs: list[Pair], device: Device) -> None:
 
 def errors(pairs: list[Pair], device: Device) -> dict[str, list[float]]:
     """|rate by the closed form - simulated rate| of the low job, and of both where priorities are equal; by priorities."""
-    form = placement.Slowdowns(device=placement.Device.MPS if device.overlaps else placement.Device.SLICES)
+    form = _form(device)
     found: dict[str, list[float]] = {}
     for pair in pairs:
         order = placement.Priorities.ORDERED if pair.priorities == "ordered" else placement.Priorities.EQUAL
@@ -119,7 +138,22 @@ def fitted(pairs: list[Pair]) -> dict[str, closed_form.Fit]:
     }  # fmt: skip
 
 
-def run(*, emulated: bool, traces: Path | None = None, csv: Path | None = None, fit: bool = False, device: Device = SLICES) -> Result:  # fmt: skip
+def _form(device: Device) -> placement.Slowdowns:
+    return placement.Slowdowns(device=placement.Device.MPS if device.overlaps else placement.Device.SLICES)
+
+
+def errors_of_three(rows: list[dict[str, Any]], device: Device) -> list[float]:
+    """|rate by the closed form - simulated rate| of each of three equal jobs."""
+    form, found = _form(device), list[float]()
+    for row in rows:
+        rates = form.rates(placement.Priorities.EQUAL, [(min(busy, 1.0), -1) for busy in row["busy"]])
+        found += [abs(a - b) for a, b in zip(rates, row["rates"], strict=True)]
+    return found
+
+
+def run(
+    *, emulated: bool, traces: Path | None = None, csv: Path | None = None, fit: bool = False, three: int = 0, device: Device = SLICES
+) -> Result:  # fmt: skip
     """Simulate every ordered pair. Raises BenchError."""
     if not emulated:
         raise BenchError("it simulates, leave --real away")
@@ -151,6 +185,19 @@ def run(*, emulated: bool, traces: Path | None = None, csv: Path | None = None, 
             f"{'low' if priorities == 'ordered' else 'second'} p10/50/90 {values[f'{priorities}_low_p10']:.2f}/{values[f'{priorities}_low_p50']:.2f}/"
             f"{values[f'{priorities}_low_p90']:.2f}; error of the closed form's rate p50 {p50:.3f}, p90 {p90:.3f}"
         )  # fmt: skip
+    if three:
+        chosen_three = list(combinations(sorted(known), 3))
+        random.Random(SEED).shuffle(chosen_three)
+        crowds = [
+            Case(" + ".join(names), "closed", names, tuple(known[name] for name in names), None, device=device)
+            for names in chosen_three[:three]
+        ]
+        off = errors_of_three(on_all_processors(_three, crowds), device)
+        p50, p90 = np.percentile(off, (50, 90))
+        values |= {"three_error_p50": p50, "three_error_p90": p90}
+        lines.append(
+            f"  equal    {len(crowds)} times three jobs: error of the closed form's rate p50 {p50:.3f}, p90 {p90:.3f}"
+        )
     if fit:
         lines += [f"  {priorities:8} nearest: {found}" for priorities, found in fitted(pairs).items()]
     summary = "\n".join([CLAIM.format(device=device), f"{len(cases)} ordered pairs of {len(known)} recordings", *lines])

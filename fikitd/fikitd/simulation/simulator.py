@@ -469,11 +469,23 @@ def low_time(scenario: Scenario, policy: str | PolicyFile) -> LowTime:
 def _low_ratio(scenario: Scenario, shared_ns: int, span_ns: int) -> float | None:
     if shared_ns == 0:
         return None
-    alone_ns = 0
-    for low in scenario.lows:
-        job = _simulator.Job(low.native, priority=0, managed=False)
-        result = _simulator.simulate(
-            "fifo", [job], requests=1 << 60, costs=NO_COSTS, until_ns=span_ns, device=scenario.device.native()
-        )
-        alone_ns += used_ns(result["jobs"][0], scenario.device)
-    return alone_ns / shared_ns
+    return sum(_alone_ns(low, span_ns, scenario.device) for low in scenario.lows) / shared_ns
+
+
+def _alone_ns(low: Trace, span_ns: int, device: Device) -> int:
+    """What a low job has of the device in that span when it is alone."""
+    job = _simulator.Job(low.native, priority=0, managed=False)
+    result = _simulator.simulate(
+        "fifo", [job], requests=1 << 60, costs=NO_COSTS, until_ns=span_ns, device=device.native()
+    )
+    return used_ns(result["jobs"][0], device)
+
+
+def rates(scenario: Scenario, policy: str) -> tuple[float, ...]:
+    """How fast each job goes on beside the others, 1 = as alone; the high one first. Raises SimulatorError."""
+    shared, device = _run(scenario, policy, alone=False), scenario.device
+    span_ns, lows = shared["span_ns"], shared["jobs"][1:]
+    high = high_alone(scenario).span_ns / span_ns
+    return high, *(
+        used_ns(job, device) / _alone_ns(low, span_ns, device) for job, low in zip(lows, scenario.lows, strict=True)
+    )

@@ -39,3 +39,11 @@ def test_both_jobs_of_an_equal_pair_count() -> None:
     assert rates.busy.tolist() == [0.2, 0.7]
     assert rates.left.tolist() == pytest.approx([0.3, 0.8])
     assert rates.simulated.tolist() == pytest.approx([1 / 1.1, 1 / 1.6])
+
+
+def test_with_three_jobs_the_form_is_compared_with_each_of_them() -> None:
+    rates = slowdowns.placement.Slowdowns(device=slowdowns.placement.Device.SLICES).rates(
+        slowdowns.placement.Priorities.EQUAL, [(0.2, -1), (0.5, -1), (0.9, -1)]
+    )
+    rows = [{"busy": [0.2, 0.5, 0.9], "rates": [rates[0], rates[1] - 0.1, rates[2] + 0.2]}]
+    assert slowdowns.errors_of_three(rows, SLICES) == pytest.approx([0, 0.1, 0.2])

@@ -52,6 +52,15 @@ def test_exclusive_leaves_the_high_job_alone(scenario: Scenario) -> None:
     assert outcome.low_jct_ratio is None
 
 
+def test_rates_are_one_over_what_the_outcome_says_of_times(scenario: Scenario) -> None:
+    outcome = simulator.simulate(scenario, "fifo")
+    assert outcome.low_jct_ratio is not None
+    assert simulator.rates(scenario, "fifo") == pytest.approx((1 / outcome.high_jct_ratio, 1 / outcome.low_jct_ratio))
+    three = simulator.rates(varied(scenario, lows=(*scenario.lows, scenario.high)), "fifo")
+    assert len(three) == 3
+    assert all(0 < rate <= 1.001 for rate in three)
+
+
 def test_without_gates_nothing_is_granted_and_the_low_job_gets_most(scenario: Scenario) -> None:
     outcomes = {policy: simulator.simulate(scenario, policy) for policy in ("fifo", "prio", "excl")}
     assert outcomes["fifo"].grants == 0
