@@ -13,18 +13,18 @@ pytest_plugins = ["touching_fixtures"]
 StartDaemon = Callable[..., Daemon]
 
 
-def test_pointers_are_found_by_begin_and_inside(start: Start, measured: Daemon) -> None:
+def test_pointers_are_found_by_begin_and_inside(touching: Start, measured: Daemon) -> None:
     code = """
 a, b, small = made(alloc(2 * MIB)), made(alloc(3 * MIB)), made(alloc(4096))
 f = function(b"two")
 launch(f, u64(7), u64(a), u64(b + MIB + 100))
 launch(f, u64(a), u64(small), u64(b + 3 * MIB))
 """
-    seen, _ = touched(start, measured, code)
+    seen, _ = touched(touching, measured, code)
     assert seen == [(1, [(0, 0, 2 * PAGES), (1, PAGES, 3 * PAGES)]), (2, [])]
 
 
-def test_words_of_structures_count_each_place_once(start: Start, measured: Daemon) -> None:
+def test_words_of_structures_count_each_place_once(touching: Start, measured: Daemon) -> None:
     code = """
 a, b = made(alloc(2 * MIB)), made(alloc(2 * MIB))
 launch(function(b"many"), u64(1), Many((ctypes.c_uint64 * 128)(a, b, a, 5, b + 4096, b + 4100)), u64(0))
@@ -33,22 +33,22 @@ launch(function(b"odd"), Mixed(1, a))
 launch(function(b"behind"), u64(1), Mixed(1, a))
 launch(function(b"none"), u64(a))
 """
-    seen, _ = touched(start, measured, code)
+    seen, _ = touched(touching, measured, code)
     both = [(0, 0, 2 * PAGES), (1, 0, 2 * PAGES), (1, 1, 2 * PAGES)]
     at_eight = [(0, 0, 2 * PAGES)]
     assert seen == [(1, both), (2, []), (3, at_eight), (4, [])], "counted from the begin of all parameters"
 
 
-def test_a_launch_says_no_more_places_than_it_may(start: Start, measured: Daemon) -> None:
+def test_a_launch_says_no_more_places_than_it_may(touching: Start, measured: Daemon) -> None:
     code = """
 a = made(alloc(4 * MIB))
 launch(function(b"many"), u64(1), Many((ctypes.c_uint64 * 128)(*[a + 4096 * i for i in range(128)])), u64(0))
 """
-    ((_, places),), _ = touched(start, measured, code)
+    ((_, places),), _ = touched(touching, measured, code)
     assert [page for _, page, _ in places] == list(range(64))
 
 
-def test_arguments_in_one_block_are_read_as_far_as_it_goes(start: Start, measured: Daemon) -> None:
+def test_arguments_in_one_block_are_read_as_far_as_it_goes(touching: Start, measured: Daemon) -> None:
     code = """
 a, b = made(alloc(2 * MIB)), made(alloc(2 * MIB))
 def block(*words, bytes_=None):
@@ -59,11 +59,11 @@ def block(*words, bytes_=None):
 keep = []
 launch(function(b"two"), extra=block(1, a, b))
 """
-    seen, _ = touched(start, measured, code)
+    seen, _ = touched(touching, measured, code)
     assert seen == [(1, [(0, 0, 2 * PAGES), (1, 0, 2 * PAGES)])]
 
 
-def test_kernels_of_libraries_and_launches_with_attributes_say_it_too(start: Start, measured: Daemon) -> None:
+def test_kernels_of_libraries_and_launches_with_attributes_say_it_too(touching: Start, measured: Daemon) -> None:
     code = """
 a, b = made(alloc(2 * MIB)), made(alloc(2 * MIB))
 launch(kernel(b"two"), u64(1), u64(b), u64(a))
@@ -74,11 +74,11 @@ values = u64(1), u64(a), u64(0)
 check(cu.cuLaunchKernelEx(ctypes.byref(config), function(b"two"), pointers(values), None))
 check(cu.cuCtxSynchronize())
 """
-    seen, _ = touched(start, measured, code)
+    seen, _ = touched(touching, measured, code)
     assert seen == [(1, [(1, 0, 2 * PAGES), (0, 0, 2 * PAGES)]), (2, [(0, 0, 2 * PAGES)])]
 
 
-def test_memory_of_a_size_has_the_lowest_number_that_is_free(start: Start, measured: Daemon) -> None:
+def test_memory_of_a_size_has_the_lowest_number_that_is_free(touching: Start, measured: Daemon) -> None:
     """So an iteration that allocates and frees has the same numbers each time."""
     code = """
 f = function(b"two")
@@ -89,11 +89,11 @@ for i in range(3):
 w = made(alloc(3 * MIB))
 launch(f, u64(1), u64(w), u64(0))
 """
-    seen, _ = touched(start, measured, code)
+    seen, _ = touched(touching, measured, code)
     assert [[number for number, _, _ in places] for _, places in seen] == [[2, 1], [2, 1], [2, 1], [3]]
 
 
-def test_what_a_lost_context_had_is_gone(start: Start, measured: Daemon) -> None:
+def test_what_a_lost_context_had_is_gone(touching: Start, measured: Daemon) -> None:
     code = """
 first = context()
 made(alloc(4 * MIB))
@@ -104,33 +104,33 @@ module = made(call("cuModuleLoadData", ptx))
 b = made(alloc(2 * MIB))
 launch(function(b"two"), u64(1), u64(b), u64(a if a != b else 0))
 """
-    seen, _ = touched(start, measured, code)
+    seen, _ = touched(touching, measured, code)
     assert seen == [(1, [(1, 0, 2 * PAGES)])], "the number of what was as large and is gone"
 
 
-def test_a_job_that_may_have_more_than_the_gpu_says_it_of_what_is_sampled(start: Start, daemon: StartDaemon) -> None:
+def test_a_job_that_may_have_more_than_the_gpu_says_it_of_what_is_sampled(touching: Start, daemon: StartDaemon) -> None:
     code = """
 a, b, f = made(alloc(2 * MIB)), made(managed(3 * MIB)), function(b"two")
 for _ in range(300): launch(f, u64(1), u64(a), u64(b))
 """
     sampled = daemon(sample_every=4, limit_bytes=48 * MIB, host_bytes=48 * MIB)
-    seen, _ = touched(start, sampled, code)
+    seen, _ = touched(touching, sampled, code)
     assert 2 <= len(seen) < 150
     assert {tuple(places) for _, places in seen} == {((0, 0, 2 * PAGES), (1, 0, 3 * PAGES))}
 
 
 @pytest.mark.parametrize("options", [{"sample_every": 4}, {"limit_bytes": 48 * MIB, "host_bytes": 48 * MIB}])
-def test_other_jobs_ask_the_driver_nothing(start: Start, daemon: StartDaemon, options: dict[str, int]) -> None:
+def test_other_jobs_ask_the_driver_nothing(touching: Start, daemon: StartDaemon, options: dict[str, int]) -> None:
     """Neither one whose memory is not moved, nor one of which nothing is timed."""
     code = 'a, f = made(alloc(2 * MIB)), function(b"two")\nfor _ in range(60): launch(f, u64(1), u64(a), u64(a))\n'
     fikitd = daemon(**options)
-    _, calls = start(code, fikitd, EMUCUDA_LOG="1").finish()
+    _, calls = touching(code, fikitd, EMUCUDA_LOG="1").finish()
     assert touches(fikitd.page()) == []
     assert "cuLaunchKernel" in calls
     assert "ParamInfo" not in calls
 
 
-def test_a_fork_knows_nothing_of_its_parents_memory(start: Start, measured: Daemon) -> None:
+def test_a_fork_knows_nothing_of_its_parents_memory(touching: Start, measured: Daemon) -> None:
     code = """
 import os
 a = made(alloc(2 * MIB))
@@ -139,7 +139,7 @@ if os.fork() == 0:
 os.wait()
 launch(function(b"two"), u64(1), u64(a), u64(0))
 """
-    seen, _ = touched(start, measured, code)
+    seen, _ = touched(touching, measured, code)
     assert seen == [(1, [(0, 0, 2 * PAGES)])]
 
 
@@ -196,23 +196,23 @@ COPIES = {
 
 @pytest.mark.parametrize("call", COPIES)
 def test_copies_and_memsets_are_said_of_the_next_launch_with_their_length(
-    call: str, start: Start, measured: Daemon
+    call: str, touching: Start, measured: Daemon
 ) -> None:
     code = f"{BUFFERS}done(cu.{call})\nlaunch(f, u64(1), u64(b), u64(0))\nlaunch(f, u64(1), u64(b), u64(0))\n"
-    seen, _ = touched(start, measured, code)
+    seen, _ = touched(touching, measured, code)
     named = (1, 0, 3 * PAGES)
     assert seen == [(1, [*COPIES[call], named]), (2, [named])]
 
 
-def test_no_copy_at_all_is_the_drivers_business(start: Start, measured: Daemon) -> None:
+def test_no_copy_at_all_is_the_drivers_business(touching: Start, measured: Daemon) -> None:
     batch = "None, None, None, bytes_(1), None, None, bytes_(0), own"
     calls = "cu.cuMemcpy3D_v2(None)", "cu.cuMemcpy3DPeer(None)", f"cu.cuMemcpyBatchAsync_v2({batch})"
     code = f"{BUFFERS}say([0 != result for result in ({', '.join(calls)})])"
-    assert touched(start, measured, code) == ([], "[True, True, True]\n")
+    assert touched(touching, measured, code) == ([], "[True, True, True]\n")
 
 
 def test_each_launch_has_the_copies_before_it_and_what_follows_at_once_is_one_place(
-    start: Start, measured: Daemon
+    touching: Start, measured: Daemon
 ) -> None:
     code = f"""{BUFFERS}
 def copy(at, n=4096): done(cu.cuMemcpyHtoDAsync_v2(u64(at), host, bytes_(n), None))
@@ -227,12 +227,12 @@ copy(small)
 check(free(b))
 launch(f, u64(1), u64(0), u64(0))
 """
-    seen, _ = touched(start, measured, code)
+    seen, _ = touched(touching, measured, code)
     others = [(1, 2 * i, 3 * PAGES, 1) for i in range(32)]
     assert seen == [(1, [(0, 0, 2 * PAGES, 300)]), (2, [*others, (0, 0, 2 * PAGES)]), (3, [])]
 
 
-def test_copies_before_a_launch_that_is_not_looked_at_are_nobodys(start: Start, daemon: StartDaemon) -> None:
+def test_copies_before_a_launch_that_is_not_looked_at_are_nobodys(touching: Start, daemon: StartDaemon) -> None:
     """As a programmatic dependent launch of a known kernel, which an event would keep from its overlap."""
     code = f"""{BUFFERS}
 class Attribute(ctypes.Structure): _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int * 16))
@@ -255,7 +255,7 @@ for _ in range(120):
     round()
 """
     sampled = daemon(sample_every=1, limit_bytes=48 * MIB, host_bytes=48 * MIB)
-    program = start(code, sampled)
+    program = touching(code, sampled)
     assert program.line() == "all known"
     sampled.page().knows_all()
     program.go()
@@ -265,7 +265,7 @@ for _ in range(120):
     assert {tuple(places) for places in seen} == {((1, 0, 3 * PAGES),)}
 
 
-def test_a_memset_that_is_a_launch_says_what_it_touches(start: Start, measured: Daemon) -> None:
+def test_a_memset_that_is_a_launch_says_what_it_touches(touching: Start, measured: Daemon) -> None:
     """Where processes take turns on the device: fills_ask of the page."""
     code = f"""{BUFFERS}
 say()
@@ -274,7 +274,7 @@ done(cu.cuMemsetD8Async(u64(a), 1, bytes_(8192), None))
 done(cu.cuMemcpyDtoDAsync_v2(u64(a + 4096), u64(b), bytes_(4096), None))
 launch(f, u64(1), u64(a), u64(0))
 """
-    program = start(code, measured)
+    program = touching(code, measured)
     program.line()
     measured.page().set_u32("fills_ask", 1)
     program.go()
@@ -283,14 +283,16 @@ launch(f, u64(1), u64(a), u64(0))
     assert touches(measured.page()) == [(1, [(0, 0, 2 * PAGES, 2)]), (2, both), (3, [(0, 0, 2 * PAGES)])]
 
 
-def test_copies_of_a_sampled_job_are_said_of_the_launches_that_are_looked_at(start: Start, daemon: StartDaemon) -> None:
+def test_copies_of_a_sampled_job_are_said_of_the_launches_that_are_looked_at(
+    touching: Start, daemon: StartDaemon
+) -> None:
     code = f"""{BUFFERS}
 for i in range(300):
     check(cu.cuMemsetD8Async(u64(a), 1, bytes_(4096 * (1 + i % 2)), None))
     launch(f, u64(1), u64(b), u64(0))
 """
     sampled = daemon(sample_every=4, limit_bytes=48 * MIB, host_bytes=48 * MIB)
-    seen, _ = touched(start, sampled, code)
+    seen, _ = touched(touching, sampled, code)
     assert 2 <= len(seen) < 150
     with_copies = [(number, places) for number, places in seen if len(places) == 2]
     assert seen[0] == (1, [(1, 0, 3 * PAGES)]), "the first of a kernel is looked at, and nobody knew that before"
@@ -298,7 +300,7 @@ for i in range(300):
     assert all(places[0] == (0, 0, 2 * PAGES, 2 - number % 2) for number, places in with_copies)
 
 
-def test_what_the_driver_refuses_and_what_is_captured_costs_nothing(start: Start, measured: Daemon) -> None:
+def test_what_the_driver_refuses_and_what_is_captured_costs_nothing(touching: Start, measured: Daemon) -> None:
     code = f"""{BUFFERS}
 say(cu.cuMemsetD32Async(u64(b), 1, bytes_(2**40), None) != 0, cu.cuMemcpy2D_v2(None) != 0)
 stream, graph = ctypes.c_void_p(made(call("cuStreamCreate", 1))), ctypes.c_void_p()
@@ -307,12 +309,12 @@ check(cu.cuMemsetD8Async(u64(a), 1, bytes_(4096), stream))
 check(cu.cuStreamEndCapture(stream, ctypes.byref(graph)))
 launch(f, u64(1), u64(a), u64(0))
 """
-    out, err = start(code, measured, EMUCUDA_FAULTS="call=cuMemsetD32Async error=1").finish()
+    out, err = touching(code, measured, EMUCUDA_FAULTS="call=cuMemsetD32Async error=1").finish()
     assert (out, err.count("\n")) == ("True True\n", 1), err
     assert touches(measured.page()) == [(1, [(1, 0, 3 * PAGES, 768), (0, 0, 2 * PAGES)])], "as far as the memory goes"
 
 
-def test_memory_that_is_given_back_is_told_behind_which_launch(start: Start, measured: Daemon) -> None:
+def test_memory_that_is_given_back_is_told_behind_which_launch(touching: Start, measured: Daemon) -> None:
     code = """
 a, b, small = made(alloc(2 * MIB)), made(alloc(3 * MIB)), made(alloc(4096))
 f = function(b"two")
@@ -322,12 +324,12 @@ check(cu.cuMemFree_v2(u64(b)))
 launch(f, u64(7), u64(a), u64(made(alloc(3 * MIB))))
 check(cu.cuMemFree_v2(u64(a)))
 """
-    seen, _ = touched(start, measured, code)
+    seen, _ = touched(touching, measured, code)
     assert seen[1] == (2, [(0, 0, 2 * PAGES), (1, 0, 3 * PAGES)]), "the number goes to memory of that size again"
     assert [(entry.t_ns, entry.slot) for entry in measured.page().ring() if entry.kind == FREED] == [(1, 1), (2, 0)]
 
 
-def test_of_jobs_of_which_nothing_is_learnt_nothing_is_told(start: Start, daemon: StartDaemon) -> None:
+def test_of_jobs_of_which_nothing_is_learnt_nothing_is_told(touching: Start, daemon: StartDaemon) -> None:
     other = daemon()
-    touched(start, other, "check(cu.cuMemFree_v2(u64(made(alloc(2 * MIB)))))")
+    touched(touching, other, "check(cu.cuMemFree_v2(u64(made(alloc(2 * MIB)))))")
     assert not [entry for entry in other.page().ring() if entry.kind == FREED]

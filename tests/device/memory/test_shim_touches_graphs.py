@@ -37,7 +37,7 @@ g = graph_child.graph()
 )
 
 
-def test_a_graph_touches_what_its_nodes_say(start: Start, measured: Daemon) -> None:
+def test_a_graph_touches_what_its_nodes_say(touching: Start, measured: Daemon) -> None:
     code = f"""{GRAPHS}
 child = graph_child.graph()
 add(child, u64(1), u64(b + 2 * MIB), u64(7))
@@ -51,12 +51,12 @@ run(e)
 check(cu.cuMemsetD8_v2(u64(b + 4096 * 9), 1, bytes_(1)))
 check(cu.cuGraphLaunch_ptsz(e, None))
 """
-    seen, _ = touched(start, measured, code)
+    seen, _ = touched(touching, measured, code)
     own = [(0, 0, 512), (0, 2, 512, 6), (0, PAGES, 512), (1, 0, 768, 3), (1, 2 * PAGES, 768)]
     assert seen == [(1, own), (2, [(1, 9, 768, 1), *own])]
 
 
-def test_a_graph_that_is_changed_touches_what_it_says_then(start: Start, measured: Daemon) -> None:
+def test_a_graph_that_is_changed_touches_what_it_says_then(touching: Start, measured: Daemon) -> None:
     code = f"""{GRAPHS}
 k, m, c = add(g, u64(1), u64(a), u64(0)), add_fill(g, b, 4096), add_copy(g, b + MIB)
 e = executable(g)
@@ -75,7 +75,7 @@ run(e)
 check(cu.cuGraphNodeSetEnabled(e, m, 1))
 run(e)
 """
-    seen, _ = touched(start, measured, code)
+    seen, _ = touched(touching, measured, code)
     assert [places for _, places in seen] == [
         [*((0, PAGES + i, 512) for i in range(4)), (1, 0, 768, 1), (1, PAGES, 768, 1)],
         [(0, 0, 512, 2), (0, 4, 512, 2), (1, 1, 768)],
@@ -84,7 +84,7 @@ run(e)
     ]
 
 
-def test_copies_and_memsets_of_a_graph_change_by_the_general_call_too(start: Start, measured: Daemon) -> None:
+def test_copies_and_memsets_of_a_graph_change_by_the_general_call_too(touching: Start, measured: Daemon) -> None:
     code = f"""{GRAPHS}
 m, c = add_fill(g, b, 4096), add_copy(g, b + MIB)
 e = executable(g)
@@ -98,12 +98,12 @@ ctypes.memmove(ctypes.addressof(params) + 32, box(a + MIB), ctypes.sizeof(Box))
 check(cu.cuGraphExecNodeSetParams(e, c, ctypes.byref(params)))
 run(e)
 """
-    seen, _ = touched(start, measured, code)
+    seen, _ = touched(touching, measured, code)
     assert seen == [(1, [(0, 0, 512, 2), (0, PAGES, 512, 1)])]
 
 
 @pytest.mark.parametrize("version", ["cuGraphExecUpdate", "cuGraphExecUpdate_v2"])
-def test_an_update_brings_the_memory_of_the_other_graph(version: str, start: Start, measured: Daemon) -> None:
+def test_an_update_brings_the_memory_of_the_other_graph(version: str, touching: Start, measured: Daemon) -> None:
     update = "ctypes.byref(Result())" if version.endswith("_v2") else "ctypes.byref(bad), ctypes.byref(ctypes.c_int())"
     code = f"""{GRAPHS}
 class Result(ctypes.Structure): _fields_ = (("result", ctypes.c_int), ("node", ctypes.c_void_p), ("source", ctypes.c_void_p))
@@ -118,11 +118,11 @@ for at in (b, a + MIB):
     check(cu.cuGraphDestroy(other))
     run(e)
 """
-    seen, _ = touched(start, measured, code)
+    seen, _ = touched(touching, measured, code)
     assert [places for _, places in seen] == [[(0, 0, 512)], [(1, 0, 768)], [(0, PAGES, 512)]]
 
 
-def test_a_graph_says_no_more_places_than_a_launch_may_and_wider_ones(start: Start, measured: Daemon) -> None:
+def test_a_graph_says_no_more_places_than_a_launch_may_and_wider_ones(touching: Start, measured: Daemon) -> None:
     """What lies near each other becomes one place of known length, and the last one of it, whose end is not known."""
     code = f"""{GRAPHS}
 c = made(alloc(40 * MIB))
@@ -132,13 +132,13 @@ for i in range(8):
 for i in range(9): add(g, u64(1), u64(c + 4 * MIB * i), u64(b))
 run(executable(g))
 """
-    ((_, places),), _ = touched(start, measured, code)
+    ((_, places),), _ = touched(touching, measured, code)
     assert places == [
         (0, 0, 512, 127), (0, 127, 512), (1, 0, 768), *((2, 4 * PAGES * i, 40 * PAGES) for i in range(9))
     ]  # fmt: skip
 
 
-def test_places_far_apart_stay_apart_as_long_as_there_is_room(start: Start, measured: Daemon) -> None:
+def test_places_far_apart_stay_apart_as_long_as_there_is_room(touching: Start, measured: Daemon) -> None:
     """60 of them 3 MiB apart become one, 10 of them 10 MiB apart do not."""
     code = f"""{GRAPHS}
 c = made(alloc(300 * MIB))
@@ -146,12 +146,12 @@ near, far = [3 * MIB * i for i in range(60)], [200 * MIB + 10 * MIB * i for i in
 for at in near + far: add(g, u64(1), u64(c + at), u64(0))
 run(executable(g))
 """
-    ((_, places),), _ = touched(start, measured, code)
+    ((_, places),), _ = touched(touching, measured, code)
     far = [(2, 200 * PAGES + 10 * PAGES * i, 300 * PAGES) for i in range(10)]
     assert places == [(2, 0, 300 * PAGES, 3 * PAGES * 59), (2, 3 * PAGES * 59, 300 * PAGES), *far]
 
 
-def test_a_graph_names_what_is_there_when_it_is_launched(start: Start, measured: Daemon) -> None:
+def test_a_graph_names_what_is_there_when_it_is_launched(touching: Start, measured: Daemon) -> None:
     """Not what was freed, nor what never was the program's; and an executable that is gone is forgotten."""
     code = f"""{GRAPHS}
 add(g, u64(1), u64(a), u64(b))
@@ -163,7 +163,7 @@ check(cu.cuGraphExecDestroy(e))
 other = graph_child.graph()
 run(executable(other))
 """
-    seen, _ = touched(start, measured, code)
+    seen, _ = touched(touching, measured, code)
     assert seen == [(1, [(0, 0, 512)]), (2, [])]
 
 
@@ -171,7 +171,7 @@ run(executable(other))
     "call", ["cuGraphMemsetNodeGetParams", "cuGraphKernelNodeGetParams_v2", "cuFuncGetParamInfo", "cuGraphGetNodes"]
 )
 def test_a_driver_that_does_not_say_it_of_a_graph_runs_it_all_the_same(
-    call: str, start: Start, measured: Daemon
+    call: str, touching: Start, measured: Daemon
 ) -> None:
     code = f"""{GRAPHS}
 add(g, u64(1), u64(a), u64(b))
@@ -182,12 +182,12 @@ out = ctypes.create_string_buffer(4096)
 check(cu.cuMemcpyDtoH_v2(out, u64(b), bytes_(4096)))
 say(out.raw == bytes([1]) * 4096)
 """
-    out, err = start(code, measured, EMUCUDA_FAULTS=f"call={call} times=all error=801").finish()
+    out, err = touching(code, measured, EMUCUDA_FAULTS=f"call={call} times=all error=801").finish()
     assert out == "True\n", err
     assert all(len(places) < 3 for _, places in touches(measured.page()))
 
 
-def test_a_graph_of_another_job_is_looked_at_no_more_than_before(start: Start, daemon: StartDaemon) -> None:
+def test_a_graph_of_another_job_is_looked_at_no_more_than_before(touching: Start, daemon: StartDaemon) -> None:
     code = f"""{GRAPHS}
 k, m = add(g, u64(1), u64(a), u64(0)), add_fill(g, b, 4096)
 e = executable(g)
@@ -198,7 +198,7 @@ for i in range(30):
 """
     others = daemon(sample_every=4)
     third = "call=cuGraphNodeGetType nth=5 error=801"  # its structure, and its nodes alone: twice two
-    _, calls = start(code, others, EMUCUDA_LOG="1", EMUCUDA_FAULTS=third).finish()
+    _, calls = touching(code, others, EMUCUDA_LOG="1", EMUCUDA_FAULTS=third).finish()
     assert touches(others.page()) == []
     assert "cuGraphLaunch" in calls
     assert "ParamInfo" not in calls

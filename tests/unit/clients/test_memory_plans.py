@@ -67,7 +67,7 @@ async def test_it_is_renewed_and_taken_back_and_its_job_says_how_it_goes(node: N
     )  # fmt: skip
     assert 35 <= plan["passes"] <= 45
     assert plan["skipped"] == 4, "since it came here"
-    assert node.story.plan_now() == {"budget_bytes": 6 * GIB, "peak_bytes": 8 * GIB}
+    assert node.story.plan_now() == {"budget_bytes": 6 * GIB, "peak_bytes": 8 * GIB, "expected_loss": 0.05}
     node.dispatcher.inside = False
     assert await node.looks(3) == [("drop",)]
     assert node.story.plan_now() is None

@@ -26,7 +26,7 @@ async def test_each_process_of_a_job_has_a_plan_and_the_job_says_their_sum(
     await node.looks(8, room=14 * GIB, processes=2)
     assert [each[0] for each in node.dispatcher.told] == [each[0] for each in told] == ["set"]
     assert node.enough == [6 * GIB, 6 * GIB]
-    assert node.story.plan_now() == {"budget_bytes": 12 * GIB, "peak_bytes": 16 * GIB}
+    assert node.story.plan_now() == {"budget_bytes": 12 * GIB, "peak_bytes": 16 * GIB, "expected_loss": 0.05}
     plan = node.story.plan_fields()
     assert plan is not None
     assert (plan["processes"], plan["moved_bytes_per_pass"]) == (2, 4 * GIB)
