@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+import click
 from fikitd.base.validation import printable
 
 from fikit.wording import screen
@@ -29,6 +30,7 @@ class _Once(logging.Handler):
 
 
 def say_warnings() -> None:
-    """From now on, as lines of ours."""
-    logger = logging.getLogger("fikitd")
-    logger.handlers = [*(handler for handler in logger.handlers if not isinstance(handler, _Once)), _Once()]
+    """From now on, as lines of ours, until the command ends."""
+    logger, once = logging.getLogger("fikitd"), _Once()
+    logger.addHandler(once)
+    click.get_current_context().call_on_close(lambda: logger.removeHandler(once))
