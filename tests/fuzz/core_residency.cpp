@@ -179,7 +179,7 @@ void try_lane(Input& input) {
     const auto how = input.take<std::uint8_t>();
     if (how % 4 == 0 && !taken.empty()) {
       const auto it = taken.begin() + how / 4 % static_cast<std::ptrdiff_t>(taken.size());
-      lane.give(it->first, it->second);
+      lane.give_back(it->first, it->second);
       set(it->first, it->second, false);
       taken.erase(it);
       continue;
