@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--live",
         action="store_true",
-        help="under a real fikitd on the emulated GPU instead, for about 12 minutes",
+        help="under a real fikitd on the emulated GPU instead, for about 20 minutes",
     )
     parser.add_argument(
         "--slower",

@@ -53,8 +53,8 @@ HIGH_MIB: Final = 128
 HIGH_WARM_UP_S: Final = 10.0
 BESIDE: Final = "cached"
 """What the low programs beside others are like: as with a framework's memory cache."""
-LONGER: Final = 2.5
-"""Steps beside others take longer, and are to be more than one or two."""
+LONGER: Final = 10.0
+"""Steps beside others take longer, and are to be many enough for a mean."""
 BUDGET_OF_TWO: Final = 0.83
 """Of the peak of each of two programs whose memory does not fit together: so much of it does."""
 PLANNED: Final = re.compile(r"job (\S+): its memory has a plan: .* over a link of (\S+) GB/s in and (\S+) out")
