@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,12 @@ def test_a_file_that_is_no_profile_is_named_once(store: ProfileStore) -> None:
     assert [
         line.startswith(f"fikit: warning: profile file {bad} was skipped: ") for line in listed.stderr.splitlines()
     ] == [True]
+
+
+def test_what_is_logged_after_the_command_is_no_line_of_it(store: ProfileStore) -> None:
+    before = list(logging.getLogger("fikitd").handlers)
+    run("ls")
+    assert logging.getLogger("fikitd").handlers == before
 
 
 def test_unknown_key_names_the_nearest(store: ProfileStore) -> None:
