@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import platform
 import shlex
 import subprocess
 import sys
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+PACKED = ".gz"
+"""The end of a compressed file's name."""
 
 
 class BenchError(Exception):
@@ -99,12 +103,32 @@ def write(path: Path, name: str, result: Result) -> None:
     write_whole(path, json.dumps(content, indent=1) + "\n")
 
 
+def stem(path: Path) -> str:
+    """The file's name without `.json` or `.json.gz`."""
+    return path.name.removesuffix(PACKED).removesuffix(".json")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The object in a bench's JSON file. A name that ends in `.gz` means a compressed file. Raises BenchError."""
+    try:
+        raw = path.read_bytes()
+        found = json.loads(gzip.decompress(raw) if path.suffix == PACKED else raw)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise BenchError(f"couldn't read {path}: {error}") from error
+    if not isinstance(found, dict):
+        raise BenchError(f"couldn't read {path}: it holds no JSON object")
+    return found
+
+
 def write_whole(path: Path, text: str) -> None:
-    """A file that nobody sees half of. Raises BenchError."""
+    """Replace the file in one step, so that no reader sees half of it; compressed if its name ends in `.gz`. Raises BenchError."""
+    content = text.encode()
+    if path.suffix == PACKED:
+        content = gzip.compress(content, mtime=0)  # the same text gives the same file
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-        unfinished.write_text(text)
+        unfinished.write_bytes(content)
         unfinished.replace(path)
     except OSError as error:
         raise BenchError(f"couldn't write {path}: {error.strerror}") from error

@@ -1,12 +1,11 @@
 """The driver's semantics (tests/conformance): what its programs should say of a driver, and what the driver here makes them say.
 
 The tests take the expectations from here, for both to read one file alike; a machine with a GPU may lack what the tests need.
-`python -m bench.gpu.conformance RESULT.json` makes a run's part the file of that device (tests/conformance/results).
+`python -m bench.gpu.conformance RESULT.json[.gz]` makes a run's part the file of that device (tests/conformance/results).
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -16,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from bench import record
 from bench.gpu import processes
 from bench.gpu.place import Place
 from bench.record import ROOT, BenchError
@@ -124,4 +124,4 @@ def result(document: Found) -> str:
 
 
 if __name__ == "__main__":
-    print(result(json.loads(Path(sys.argv[1]).read_text())), end="")
+    print(result(record.read(Path(sys.argv[1]))), end="")

@@ -1,4 +1,4 @@
-"""`python -m bench gpu FILE.json`: the tables of a run on a GPU (bench/gpu/run.sh), and the device profile that it gives.
+"""`python -m bench gpu FILE.json[.gz]`: the tables of a run on a GPU (bench/gpu/run.sh), and the device profile that it gives.
 
 The profile is of the format of emulator/profiles: `EMUCUDA_CONFIG=PROFILE` emulates such a device, `fikit sim --device PROFILE`
 simulates it. With `--beside`: how pairs of programs shared it, of several runs.
@@ -7,11 +7,10 @@ simulates it. With `--beside`: how pairs of programs shared it, of several runs.
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
-from bench import page
+from bench import page, record
 from bench.gpu import device_profile, measured, shared, tables
 from bench.record import ROOT, BenchError, Result
 
@@ -48,11 +47,11 @@ def run(
     """Prints and writes; BenchError for a file that is none of such a run."""
     document = _document(file)
     if beside:
-        runs = [(each.stem.rpartition("-")[2], _document(each)) for each in (file, *beside)]
+        runs = [(record.stem(each).rpartition("-")[2], _document(each)) for each in (file, *beside)]
         if svg is not None:
             _write(svg, shared.picture(runs))
         return Result(tables.of(document), bool(document.get("emulated")), {}, {}, table=shared.table(runs))
-    target = profile or file.with_suffix(".toml")
+    target = profile or file.with_name(f"{record.stem(file)}.toml")
     _write(target, device_profile.toml(document, _name(file)))
     if svg is not None:
         _write(svg, measured.turns(document))
@@ -61,11 +60,8 @@ def run(
 
 
 def _document(file: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise BenchError(f"couldn't read {file}: {error}") from error
-    if not isinstance(found, dict) or found.get("bench") != "gpu" or "parts" not in found:
+    found = record.read(file)
+    if found.get("bench") != "gpu" or "parts" not in found:
         raise BenchError(f"{file} is no file of bench/gpu/run.sh")
     return found
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fikitd.simulation import simulator
 
+from bench import record
 from bench.gpu import device_profile, measured, shared
 from bench.record import ROOT
 
 PAGE = (ROOT / "docs/measured.md").read_text()
-BESIDE = re.compile(r"`python -m bench gpu (bench/results/\S+\.json) --beside (bench/results/\S+\.json) --page")
-COMMAND = re.compile(r"python -m bench gpu (bench/results/\S+\.json) --profile (\S+)")
+BESIDE = re.compile(r"`python -m bench gpu (bench/results/\S+\.json\.gz) --beside (bench/results/\S+\.json\.gz) --page")
+COMMAND = re.compile(r"python -m bench gpu (bench/results/\S+\.json\.gz) --profile (\S+)")
 MEASURED = {
     path.stem: found[1]
     for path in sorted((ROOT / "emulator/profiles").glob("*.toml"))
@@ -24,8 +25,7 @@ MEASURED = {
 
 
 def document(path: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((ROOT / path).read_text())
-    return found
+    return record.read(ROOT / path)
 
 
 def test_there_is_a_measured_device() -> None:
@@ -58,7 +58,7 @@ def test_the_page_and_its_picture_are_what_their_file_gives() -> None:
 
 def test_the_pairs_of_the_page_and_their_picture_are_what_their_files_give() -> None:
     (files,) = BESIDE.findall(PAGE)
-    runs = [(file.removesuffix(".json").rpartition("-")[2], document(file)) for file in files]
+    runs = [(record.stem(Path(file)).rpartition("-")[2], document(file)) for file in files]
     assert shared.table(runs) in PAGE
     assert (ROOT / "docs/pictures/gpu-pairs.svg").read_text() == shared.picture(runs)
 
