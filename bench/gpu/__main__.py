@@ -1,33 +1,30 @@
-"""`python -m bench.gpu [--json FILE]`: what only a GPU can tell, part by part; `run.sh` builds fikit and calls this.
+"""`python -m bench.gpu [--call 2] [--json FILE]`: what only a GPU can tell, part by part; `run.sh` builds fikit and calls this.
 
-The file is written anew after each part and each cell, so that a run that is cut short keeps what it found.
+The file is written anew whenever a part, a cell or a question ends, so that a run that is cut short keeps what it found.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import signal
 import sys
 import tarfile
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from fikitd.base import build
 
-from bench.gpu import conformance, memory, pairs, parts, plans, processes, tables
+from bench.gpu import calls, pairs, parts, processes, tables
+from bench.gpu.context import Context, Found, Options, Part
 from bench.gpu.place import Place, place
-from bench.record import ROOT, BenchError, Result, check, write
+from bench.record import ROOT, BenchError, Result, check, read, write
 
-PARTS = ("costs", "launch", "timing", "slices", "mps", "memory", "conformance", "plans", "pairs", "frameworks")
-MINUTES = 9.5  # of ten that the machine is there
-Found = dict[str, Any]
+GRACE_S = 3.0  # a part that has not ended so long after its deadline is broken off
 
 
 class Run:
@@ -35,6 +32,9 @@ class Run:
 
     def __init__(self, arguments: argparse.Namespace, began: float) -> None:
         self.arguments = arguments
+        self.options = Options(
+            arguments.quick, arguments.seconds, arguments.device, arguments.programs, tuple(arguments.ways), arguments.evict,
+        )  # fmt: skip
         self.began = began
         self.deadline = began + arguments.minutes * 60
         self.device: Found = {}
@@ -43,21 +43,29 @@ class Run:
 
     def write(self) -> None:
         settings = {
-            "device": self.device.get("name", ""), "gpu": {**self.device, "library": Path(self.device.get("library", "")).name}, "quick": self.arguments.quick, "fikit": build.identity(),
+            "device": self.device.get("name", ""), "gpu": {**self.device, "library": Path(self.device.get("library", "")).name}, "quick": self.options.quick, "fikit": build.identity(),
             "seconds": {**self.seconds, "all": round(time.monotonic() - self.began, 1)}, "stuck": processes.stuck,
-            "python": sys.version.split()[0], "torch": _version("torch"),
+            "python": sys.version.split()[0], "torch": _version("torch"), "call": self.arguments.call,
         }  # fmt: skip
         emulated = bool(self.device.get("emulated"))
         write(self.arguments.json, "gpu", Result("", emulated, {}, {}, settings, {"parts": self.parts}))
 
-    def part(self, name: str, measure: Callable[[], Found]) -> None:
-        """One that fails says why, and hinders no other."""
-        if name not in self.arguments.parts:
-            return
+    def part(self, name: str, part: Part, where: Place, library: str) -> None:
+        """A part that fails leaves its error, and hinders no other."""
         begin = time.monotonic()
+
+        def changed(found: Found) -> None:
+            self.parts[name] = found
+            self.write()
+
+        deadline = min(self.deadline, begin + part.most_s)
+        context = Context(where, library, self.device, self.options, deadline, changed, self.say)
         try:
-            self.parts[name] = measure() if self.left() > 5 else {"error": "the time was over"}
-        except Exception as error:  # whatever it is: the GPU is there for minutes
+            if self.left() <= 5:
+                raise BenchError("the time was over")
+            with Alarm(max(0.1, deadline - begin) + GRACE_S, name):
+                self.parts[name] = part.measure(context)
+        except (Exception, Overdue) as error:  # whatever it is: the GPU is there for minutes
             self.parts[name] = {**self.parts.get(name, {}), "error": f"{_named(error)}{error}"}
         self.seconds[name] = round(time.monotonic() - begin, 1)
         self.write()
@@ -70,8 +78,30 @@ class Run:
         return float(self.deadline - time.monotonic())
 
 
-def _named(error: Exception) -> str:
-    return "" if isinstance(error, BenchError) else f"{type(error).__name__}: "
+class Overdue(BaseException):
+    """A part is broken off. No `except Exception` within the part stops this."""
+
+
+class Alarm:
+    """Ends all programs and raises Overdue in the main thread when the block takes longer than `limit_s`."""
+
+    def __init__(self, limit_s: float, name: str) -> None:
+        self._limit_s, self._name = limit_s, name
+
+    def __enter__(self) -> None:
+        signal.signal(signal.SIGALRM, self._ring)
+        signal.setitimer(signal.ITIMER_REAL, self._limit_s)
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _ring(self, number: int, frame: object) -> NoReturn:
+        processes.end_all()
+        raise Overdue(f"{self._name} took longer than {self._limit_s:.0f} s and was broken off")
+
+
+def _named(error: BaseException) -> str:
+    return "" if isinstance(error, BenchError | Overdue) else f"{type(error).__name__}: "
 
 
 def _version(module: str) -> str:
@@ -83,63 +113,15 @@ def _version(module: str) -> str:
 
 
 def measure(run: Run, where: Place) -> None:
-    """All parts, what nobody can tell without hardware first."""
+    """The parts of the call, one after another."""
     arguments = run.arguments
-    scale = parts.QUICK if arguments.quick else parts.Scale()
     command = [sys.executable, "-m", "bench.gpu.probe"]
     run.device = json.loads(processes.run("looking for a GPU", command, where.env, where.directory, 60))
     run.write()
     run.say(run.device["name"], f"{run.device['driver'] or 'no NVIDIA kernel driver'}, {arguments.json}")
     library = parts.library_path(run.device["library"])
-    exclusive = run.device["compute_mode"] in ("exclusive", "exclusive_process")
-    run.part("costs", lambda: parts.costs(where, scale, min(45, run.left())))
-    run.part("launch", lambda: parts.launch(where, scale, min(45, run.left())))
-    run.part("timing", lambda: parts.timing(where, scale, min(45, run.left())))
-    if exclusive:
-        run.parts["slices"] = {
-            "error": f"the GPU's compute mode is {run.device['compute_mode']}: one process has it at a time"
-        }
-    else:
-        run.part("slices", lambda: parts.slices(where, scale))
-    run.part("mps", lambda: parts.by_mps(where, scale, library))
-    run.part("memory", lambda: memory.memory(where, arguments.quick, arguments.evict, min(45, run.left())))
-    run.part("conformance", lambda: conformance.conformance(where, scale.programs, library, min(60, run.left())))
-    run.part("plans", lambda: _plans(run, where))
-    run.part("pairs", lambda: _pairs(run, where, library, exclusive))
-    run.part("frameworks", lambda: dict(pairs.frameworks(where, run.deadline)))
-
-
-def _with_torch(arguments: argparse.Namespace) -> bool:
-    return arguments.programs == "torch" or (
-        arguments.programs == "auto" and importlib.util.find_spec("torch") is not None
-    )
-
-
-def _plans(run: Run, where: Place) -> Found:
-    names = [plans.BARE, *(["deep"] if _with_torch(run.arguments) else [])]
-    return plans.plans(where, run.arguments.device, names, min(2.0, run.arguments.seconds), run.deadline - 5)
-
-
-def _pairs(run: Run, where: Place, library: str, exclusive: bool) -> Found:
-    arguments = run.arguments
-    with_torch = _with_torch(arguments)
-    deadline = run.deadline - (25 if "frameworks" in arguments.parts else 0)
-
-    def changed(found: Found) -> None:
-        run.parts["pairs"] = found
-        run.write()
-        if found["cells"]:
-            last = found["cells"][-1]
-            run.say(
-                f"{' + '.join(last['pair'])}, {last['way']}, {last['kind']}",
-                last.get("error", f"JCT ratio {last.get('jct_ratio')}"),
-            )
-
-    setting = pairs.Setting(
-        where, library, arguments.device, pairs.TORCH_PAIRS if with_torch else pairs.DRIVER_PAIRS,
-        arguments.seconds, deadline, exclusive, tuple(arguments.ways),
-    )  # fmt: skip
-    return pairs.Measurement(setting, changed).run()
+    for name, part in calls.chosen(arguments.call, arguments.parts):
+        run.part(name, part, where, library)
 
 
 def _pack(directory: Path, target: Path) -> None:
@@ -155,17 +137,16 @@ def _pack(directory: Path, target: Path) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench/gpu/run.sh", description=__doc__.splitlines()[0])
-    default = ROOT / "bench" / "results" / f"gpu-{datetime.now(UTC):%Y-%m-%d-%H%M}.json"
-    parser.add_argument(
-        "--json", type=Path, default=default, metavar="FILE", help="default: bench/results/gpu-DATE.json"
-    )
+    parser.add_argument("--call", type=int, choices=calls.CALLS, default=1,
+                        help="1: questions and pairs, 9.5 minutes; 2: what may be dropped or may hang a GPU, 2.5 minutes")  # fmt: skip
+    parser.add_argument("--json", type=Path, metavar="FILE", help="default: bench/results/gpu-DATE-callN.json.gz")
     parser.add_argument(
         "--logs", type=Path, metavar="FILE.tar.gz", help="also keep what every program and daemon has said"
     )
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART",
-                        help=f"which of {', '.join(PARTS)}")  # fmt: skip
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="for everything, the build included")
-    parser.add_argument("--seconds", type=float, default=None, help="length of a cell of the pairs; default 4")
+    parser.add_argument("--parts", nargs="+", choices=calls.PARTS, metavar="PART",
+                        help=f"these only, of {', '.join(calls.PARTS)}")  # fmt: skip
+    parser.add_argument("--minutes", type=float, help="for everything, the build included; default: the call's")
+    parser.add_argument("--seconds", type=float, help="windows of a cell of the pairs; default 3")
     parser.add_argument("--quick", action="store_true", help="a short form of every part, to try the bench itself")
     parser.add_argument("--ways", nargs="+", choices=pairs.WAYS, default=list(pairs.WAYS), metavar="WAY",
                         help=f"pairs: in which of {', '.join(pairs.WAYS)}")  # fmt: skip
@@ -176,7 +157,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
                         help="cpu: the programs of the pairs on the processor, to try them without a GPU")  # fmt: skip
     arguments = parser.parse_args()
-    arguments.seconds = arguments.seconds or (0.3 if arguments.quick else 4.0)
+    name = f"gpu-{datetime.now(UTC):%Y-%m-%d-%H%M}-call{arguments.call}.json.gz"
+    arguments.json = arguments.json or ROOT / "bench" / "results" / name
+    arguments.minutes = arguments.minutes or calls.CALLS[arguments.call].minutes
+    arguments.seconds = arguments.seconds or (0.3 if arguments.quick else 3.0)
     return arguments
 
 
@@ -213,7 +197,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print(f"bench.gpu: it was stopped; what was found is in {arguments.json}", file=sys.stderr)
         return 130
-    print(tables.of(json.loads(arguments.json.read_text())))
+    print(tables.of(read(arguments.json)))
     return 0
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.gpu import crew, measures, mps
+from bench.gpu.context import Context
 from bench.gpu.crew import Worker
 from bench.gpu.place import Place
 from bench.gpu.service import Service
@@ -350,6 +351,24 @@ class Noting:
             self._measurement.note(f"{self._what}: {error}")
             return True
         return False
+
+
+def measure_pairs(context: Context) -> Found:
+    """The part: BenchError where not even the workers can be started."""
+    options = context.options
+
+    def changed(found: Found) -> None:
+        context.changed(found)
+        if found["cells"]:
+            last = found["cells"][-1]
+            name = f"{' + '.join(last['pair'])}, {last['way']}, {last['kind']}"
+            context.say(name, last.get("error", f"JCT ratio {last.get('jct_ratio')}"))
+
+    setting = Setting(
+        context.place, context.library, options.device, TORCH_PAIRS if options.with_torch() else DRIVER_PAIRS,
+        options.seconds, context.deadline, context.exclusive, options.ways or WAYS,
+    )  # fmt: skip
+    return Measurement(setting, changed).run()
 
 
 def frameworks(place: Place, deadline: float) -> Iterator[tuple[str, Found]]:

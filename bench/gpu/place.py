@@ -56,6 +56,7 @@ def place() -> Iterator[Place]:
             continue
     else:
         raise BenchError(f"none of {', '.join(CANDIDATES)} can be written")
+    directory.chmod(0o711)  # MPS clients of other users pass through
     try:
         yield Place(directory.resolve(), _environment(directory.resolve()))
     finally:

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from daemon_process import eventually
 
-from bench.gpu import conformance, crew, pairs, parts, processes
+from bench.gpu import calls, conformance, crew, pairs, parts, processes
 from bench.gpu.crew import Worker
 from bench.gpu.place import Place, place
 from bench.record import ROOT, BenchError
@@ -102,6 +102,8 @@ def test_all_of_the_run_works_on_a_machine_with_little_on_it(machine: Machine, n
     done = machine.run(
         "--quick",
         "--evict",
+        "--parts",
+        *calls.PARTS,
         "--json",
         str(file),
         "--logs",
@@ -154,6 +156,7 @@ def test_all_of_the_run_works_on_a_machine_with_little_on_it(machine: Machine, n
     of_high = got["pairs"]["device_ns"]["short_kernels"]
     assert of_high["launches"] == pytest.approx(6)
     assert of_high["fikit"] == pytest.approx(350_000, rel=0.05)  # 20, 60, 30, 120, 40 and 80 us
+    assert got["questions"]["server begins"]["answer"]["with_flag"]["server"] > 0
     assert "No module named" in got["frameworks"]["jax_steps"]["error"]  # a framework that is missing costs its line
     assert "Two programs without MPS" in done.stdout
 
@@ -396,17 +399,12 @@ STAND_IN = """#!{python}
 import os, pathlib, signal, sys, time
 pipe = pathlib.Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
 note = pipe / "nvidia-cuda-mps-control.pid"
-if sys.argv[1:] == ["-d"]:
-    if os.fork() == 0:
-        os.setsid()
-        start = pathlib.Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19]
-        (pipe / "emulated_server").write_text(f"{{os.getpid()}} {{start}} 16\\n")
-        note.write_text(str(os.getpid()))
-        for fd in range(3):
-            os.close(fd)
-        time.sleep(300)
-    while not note.exists():
-        time.sleep(0.01)
+if sys.argv[1:] == ["-f"]:
+    start = pathlib.Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19]
+    (pipe / "emulated_server").write_text(f"{{os.getpid()}} {{start}} 16\\n")
+    note.write_text(str(os.getpid()))
+    (pipe / "control").touch()
+    time.sleep(300)
 elif "quit" in sys.stdin.read() and not (pipe / "deaf").exists():
     os.kill(int(note.read_text()), signal.SIGTERM)
 """
