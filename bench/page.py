@@ -31,13 +31,23 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def around(path: Path, name: str) -> tuple[str, str]:
-    """What stands before and behind the table of this bench. Raises BenchError."""
-    begin, end = f"<!-- python -m bench {name} -->\n", "\n<!-- end -->"
+def content(path: Path) -> str:
+    """The page's text. Raises BenchError."""
     try:
-        before, found, rest = path.read_text().partition(begin)
+        return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise BenchError(f"couldn't read {path}: {reason(error)}") from error
+
+
+def around(path: Path, name: str) -> tuple[str, str]:
+    """What stands before and behind the table of this bench. Raises BenchError."""
+    return split(content(path), name, path)
+
+
+def split(text: str, name: str, path: Path) -> tuple[str, str]:
+    """The text of the page at `path` before and behind the table of this bench. Raises BenchError."""
+    begin, end = f"<!-- python -m bench {name} -->\n", "\n<!-- end -->"
+    before, found, rest = text.partition(begin)
     _, ended, after = f"\n{rest}".partition(end)  # there may be no table yet
     if not found or not ended:
         raise BenchError(

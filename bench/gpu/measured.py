@@ -1,13 +1,17 @@
-"""A run's file as docs/measured.md has it: the table of what was measured, and the picture of the turns. Pure: a document in, text out."""
+"""How a GPU shares its time and what its driver's calls cost, as docs/measured.md has it: the table's rows, and the picture of the turns.
+
+Pure: what a run found in, rows or text out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from bench import page
 from bench.gpu import stamps
+from bench.gpu.pages.block import Row
+from bench.gpu.pages.runs import Run
 
 Found = Mapping[str, Any]
 HEAD = ("what", "p50 (p10 to p90)", "in the file")
@@ -21,11 +25,11 @@ PANELS = (
 )  # fmt: skip
 
 
-def table(document: Found) -> str:
-    """Markdown: what was found of what the page speaks of; without what was not."""
-    parts = document["parts"]
-    rows = [(what, value, f"`{name}`") for what, name, value in _rows(parts) if value]
-    return page.markdown(HEAD, rows)
+def rows(parts: Found) -> Iterator[Row]:
+    """A row for each figure that the run found."""
+    for number, (what, name, value) in enumerate(_rows(parts)):
+        if value:
+            yield (number,), (what, value, f"`{name}`")
 
 
 def _rows(parts: Found) -> Iterable[tuple[str, str, str]]:
@@ -126,8 +130,15 @@ def _number(value: Any) -> str:
     )
 
 
-def turns(document: Found) -> str:
-    """SVG: who had the GPU, by the kernels' own stamps; the samples that the file keeps."""
+def turns(runs: Sequence[Run]) -> str:
+    """SVG: which program had the GPU, by the kernels' own stamps, of the newest run that keeps them. Empty where no run does."""
+    kept = [
+        run for run in runs if any("sample" in (_at(run.parts, f"{part}.{name}") or {}) for part, name, *_ in PANELS)
+    ]
+    return _turns(kept[0].document) if kept else ""
+
+
+def _turns(document: Found) -> str:
     device = document["settings"]["device"]
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {40 + HIGH * len(PANELS)}" font-family="sans-serif" font-size="12">',

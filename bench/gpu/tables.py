@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+
+from bench.gpu.pages import block, blocks, pairs
 
 Found = Mapping[str, Any]
 WIDTH = 118
@@ -184,8 +187,26 @@ def _pairs(console: Console, part: Found) -> None:
         counts = [f"{found[key]:.1f}" if key in found else "-" for key in ("launches", "profiler_launches")]
         busy.add_row(name, _us(found.get("fikit")), _us(found.get("profiler")), *counts)
     console.print(busy)
+    if any(pairs.conditions({"pairs": part})):
+        _rows("conditions", "pairs")(console, part)
     for note in part.get("notes", []):
         console.print(f"  {note}")
+
+
+def _rows(name: str, part_name: str = "") -> Callable[[Console, Found], None]:
+    """A block of the page, of this part alone."""
+
+    def show(console: Console, part: Found) -> None:
+        shown = blocks.BLOCKS[name]
+        assert isinstance(shown, block.Table)
+        table = _table(shown.title, *shown.head)
+        if len(shown.head) == 2:  # words, not figures
+            table.columns[1].justify = "left"
+        for _, cells in shown.rows({part_name or name: part}):
+            table.add_row(*(escape(text) for text in cells))
+        console.print(table)
+
+    return show
 
 
 def _frameworks(console: Console, part: Found) -> None:
@@ -195,6 +216,8 @@ def _frameworks(console: Console, part: Found) -> None:
 
 
 SHOWN = {
+    "questions": _rows("questions"),
+    "correctness": _rows("correctness"),
     "costs": _costs,
     "launch": _costs,
     "timing": _timing,
@@ -205,4 +228,5 @@ SHOWN = {
     "plans": _plans,
     "pairs": _pairs,
     "frameworks": _frameworks,
+    "dangers": _rows("dangers"),
 }

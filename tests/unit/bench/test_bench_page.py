@@ -14,6 +14,7 @@ from fikitd.base.quantities import nanoseconds
 from bench import __main__ as command
 from bench import device_option, page, record
 from bench.__main__ import BENCHES
+from bench.gpu.pages import blocks
 
 DEVICES = {"slices --switch 20us": "slices --slice 1024us --switch 20us", "mps": "mps --overlap 1"}
 """What a command says of its device, and what the page has of it."""
@@ -104,14 +105,16 @@ def test_the_documentation_has_one_place_for_each_table() -> None:
     tables = {name for name, bench in BENCHES.items() if hasattr(bench, "HEAD")}
     assert tables >= {"bound", "frontier", "heldout", "tuning"}
     text = "".join(path.read_text() for path in (record.ROOT / "docs").rglob("*.md"))
-    places = re.findall(r"<!-- python -m bench (\w+)((?: --\w+(?: [^-\s]\S*)?)*) -->", text)
+    places = re.findall(r"<!-- python -m bench (\w+)(: \w+|(?: --\w+(?: [^-\s]\S*)?)*) -->", text)
     assert len(places) == len(set(places)) == text.count("<!-- python -m bench ")
     assert {name for name, _ in places} <= set(BENCHES)
     assert "frontier" in {name for name, _ in places}
+    assert [block for name, block in places if name == "gpu"] == [f": {block}" for block in blocks.BLOCKS]
     for name, device in places:
+        if name == "gpu":
+            continue
         if hasattr(BENCHES[name], "place"):
-            words = ["FILE.json", "--beside", "FILE.json"][: 3 if device else 1] if name == "gpu" else device.split()
-            assert BENCHES[name].place(vars(command._parser().parse_args([name, *words]))) == device
+            assert BENCHES[name].place(vars(command._parser().parse_args([name, *device.split()]))) == device
             continue
         given = dict(re.findall(r"--(\w+) (\S+)", device))
         known: dict[str, Any] = dict.fromkeys(("device", "slice", "switch", "overlap"))

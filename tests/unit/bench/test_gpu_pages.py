@@ -1,0 +1,213 @@
+"""The blocks of docs/measured.md, of made runs: each row of the newest run that has it, and nothing without data."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpu_run_samples import a_cell, a_run, summary
+
+from bench.gpu import report, tables
+from bench.gpu.pages import blocks, pairs, runs
+from bench.gpu.pages.block import Picture, Table
+from bench.record import BenchError
+
+
+def page(tmp_path: Path) -> Path:
+    """With a place for each block, and a sentence that stays."""
+    path = tmp_path / "measured.md"
+    places = [f"<!-- python -m bench {blocks.place(name)} -->\n\n<!-- end -->\n" for name in blocks.BLOCKS]
+    path.write_text("A sentence.\n" + "".join(places))
+    return path
+
+
+def rows(made: str) -> list[list[str]]:
+    """The cells of the only table, without its head."""
+    return [line[2:-2].split(" | ") for line in made.splitlines() if line.startswith("|")][2:]
+
+
+def text(name: str, *found: runs.Run) -> str:
+    return blocks.BLOCKS[name].make(sorted(found, key=lambda run: run.document["date"], reverse=True)).text
+
+
+def test_each_cell_is_of_the_newest_run_that_has_it() -> None:
+    old = a_run("x", "2026-11-27", pairs={"cells": [a_cell("mps", 7.4, 0.95), a_cell("budget", 1.04, 0.02)]})
+    new = a_run("y", "2026-11-28", pairs={"cells": [a_cell("budget", 1.03, 0.12), {**a_cell("mps", 1, 1), "error": "no"}]})  # fmt: skip
+    assert rows(text("pairs", old, new)) == [
+        ["decode + batch", "closed", "budget", "slices", "in turns", "2.00", "2.06", "1.030", "1.500", "0.120", "-", "20 (18 to 24)", "y"],
+        ["decode + batch", "closed", "mps", "MPS", "in turns", "2.00", "14.80", "7.400", "1.500", "0.950", "-", "20 (18 to 24)", "x"],
+    ]  # fmt: skip
+    assert "runs y, x: " in text("pairs", old, new)
+
+
+def test_a_cell_without_its_own_alone_says_that_alone_is_of_another_minute() -> None:
+    cell = {key: value for key, value in a_cell("budget", 1.5, 0.25).items() if not key.endswith("_alone")}
+    old = a_run("x", pairs={"cells": [cell], "alone": {"decode.closed": summary(2e6)}})
+    (row,) = rows(text("pairs", old))
+    assert row[4:7] == ["apart", "2.00", "3.00"]
+
+
+def test_ways_by_mps_say_so_and_pairs_keep_their_order() -> None:
+    cells = [
+        a_cell("budget_mps", 1.1, 0.5, pair=("transformer", "convolution")),
+        a_cell("a_new_way", 1.1, 0.5),
+        a_cell("mps_half", 1.1, 0.5, kind="arrivals"),
+        a_cell("slices", 2, 0.5, pair=("short", "long")),
+    ]
+    found = [row[:4] for row in rows(text("pairs", a_run("x", pairs={"cells": cells})))]
+    assert found == [
+        ["decode + batch", "closed", "a_new_way", "slices"],
+        ["decode + batch", "arrivals", "mps_half", "MPS"],
+        ["transformer + convolution", "closed", "budget_mps", "MPS"],
+        ["short + long", "closed", "slices", "slices"],
+    ]
+
+
+def test_conditions_are_shown_where_a_file_has_them() -> None:
+    known = a_cell("budget", 1.03, 0.12, switch={"ns": 225_000, "count": 41}, sm_clock_mhz={"mean": 1980, "min": 1975, "max": 1980},
+                   power_w={"mean": 512.3, "min": 498, "max": 540})  # fmt: skip
+    bare = a_cell("slices", 2.1, 0.5, switch={"ns": None, "count": 0}, sm_clock_mhz=None, power_w=None)
+    old = a_cell("mps", 7.4, 0.95)
+    assert rows(text("conditions", a_run("x", pairs={"cells": [old, bare, known]}))) == [
+        ["decode + batch", "closed", "slices", "", "0", "", "", "x"],
+        ["decode + batch", "closed", "budget", "225.0", "41", "1980 (1975 to 1980)", "512 (498 to 540)", "x"],
+    ]
+    assert not text("conditions", a_run("x", pairs={"cells": [old]}))
+
+
+def test_answers_are_shown_flat_and_refusals_with_their_cause() -> None:
+    found = {
+        "server begins": {"answer": {"knows_multiuser": False, "with_flag": {"server": 0, "states": []}, "s": 0.25, "tail": ["a|b", "c"]}, "took_s": 0.4},
+        "GPU by UUID": {"error": "client-3 hung", "took_s": 4.0},
+        "nvidia-smi": {"answer": {"uuid": None, "long": "x" * 1000}, "took_s": 0.1},
+    }  # fmt: skip
+    made = text("questions", a_run("x", questions=found))
+    assert "| server begins | knows_multiuser: no, with_flag.server: 0, with_flag.states: none, s: 0.25, tail: a\\|b c | x |" in made  # fmt: skip
+    assert "| GPU by UUID | no answer: client-3 hung | x |" in made
+    assert re.search(r"\| nvidia-smi \| uuid: -, long: x{300,400} \.\.\. \| x \|", made)
+    assert "trap" in text("dangers", a_run("x", dangers={"trap": {"answer": {"others_die": True}}}))
+
+
+def test_a_program_whose_results_differ_stands_out() -> None:
+    found = {"decode": {"mps": {"equal": False, "digest": "b"}, "slices": {"equal": True, "digest": "a"}, "budget": {"error": "hung"}}}  # fmt: skip
+    assert rows(text("correctness", a_run("x", correctness=found))) == [
+        ["decode", "slices: equal; budget: not compared (hung); mps: **different**", "x"]
+    ]
+
+
+def test_figures_of_two_gpus_share_no_table() -> None:
+    ours = a_run("x", pairs={"cells": [a_cell("budget", 1.03, 0.12)]})
+    other = a_run("y", "2026-11-30", device="NVIDIA H100", pairs={"cells": [a_cell("budget", 1.2, 0.3)]})
+    made = text("pairs", ours, other)
+    assert made.index("NVIDIA H100:") < made.index("1.200") < made.index("NVIDIA H200:") < made.index("1.030")
+    drawn = blocks.PICTURES["gpu-pairs.svg"]([other, ours])
+    assert ("1.200" in drawn, "1.030" in drawn, "NVIDIA H100" in drawn) == (True, False, True)
+
+
+@pytest.mark.parametrize("name", [name for name in blocks.BLOCKS if name != "runs"])
+def test_a_block_without_data_is_absent(name: str) -> None:
+    assert not text(name, a_run("x"))
+    failed = {part: {"error": "no"} for part in ("costs", "slices", "questions", "dangers", "correctness", "pairs")}
+    assert not text(name, a_run("x", **failed))
+
+
+def test_the_legend_names_each_run_with_its_file() -> None:
+    found = [a_run("x", "2026-11-27", costs={"launch_ns": 1}, mps={"error": "no"}), a_run("y", "2026-11-28")]
+    assert rows(text("runs", *found)) == [
+        ["[x](../bench/results/gpu-x.json.gz)", "2026-11-27", "NVIDIA H200", "580.1.2", "0.1.0", "costs"],
+        ["[y](../bench/results/gpu-y.json.gz)", "2026-11-28", "NVIDIA H200", "580.1.2", "0.1.0", ""],
+    ]
+
+
+@pytest.mark.parametrize(("last_us", "in_turns", "proves"), [(2100.0, False, True), (4000.0, False, False), (4000.0, True, True)])  # fmt: skip
+def test_the_picture_says_where_the_program_alone_was_not_steady(last_us: float, in_turns: bool, proves: bool) -> None:
+    alone = summary(2e6, [2000.0] * 70 + [last_us] * 10)
+    cell = {**a_cell("budget", 1.5, 0.25), "high_alone": alone}
+    if not in_turns:
+        del cell["high_alone"]
+    drawn = blocks.PICTURES["gpu-pairs.svg"]([a_run("x", pairs={"cells": [cell], "alone": {"decode.closed": alone}})])
+    assert ("prove nothing" in drawn, 'fill-opacity="0.35"' in drawn) == (not proves, not proves)
+
+
+def test_a_bar_that_would_leave_the_picture_is_cut_and_keeps_its_figure() -> None:
+    drawn = blocks.PICTURES["gpu-pairs.svg"]([a_run("x", pairs={"cells": [a_cell("mps", 346.55, 0.94)]})])
+    assert "347 (cut); low at 94 % (run x)" in drawn
+    assert max(float(width) for width in re.findall(r'width="([\d.]+)"', drawn)) <= 960
+
+
+def test_the_picture_of_modes_needs_both() -> None:
+    slices, mps = (a_cell(way, 1.04, 0.12, kind="arrivals") for way in ("budget", "budget_mps"))
+    assert not blocks.PICTURES["gpu-modes.svg"]([a_run("x", pairs={"cells": [slices]})])
+    runs_of_both = [a_run("x", pairs={"cells": [slices, mps]})]
+    assert "fikit: budget, MPS" in blocks.PICTURES["gpu-modes.svg"](runs_of_both)
+    assert "![MPS against time slices](pictures/gpu-modes.svg)" in text("modes", *runs_of_both)
+
+
+def write(file: Path, run: runs.Run, **more: Any) -> Path:
+    file.write_text(json.dumps({**run.document, **more}))
+    return file
+
+
+def test_one_command_writes_page_and_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = tmp_path / "results"
+    results.mkdir()
+    monkeypatch.setattr(runs, "RESULTS", results)
+    write(results / "gpu-2026-11-29-1210-call1.json", a_run("x", pairs={"cells": [a_cell("budget", 1.03, 0.12)]}))
+    path = page(tmp_path)
+    said = report.run(emulated=True, blocks_of=path).summary.splitlines()
+    written = path.read_text()
+    assert "pairs: 1 rows of 2026-11-29-1210-call1" in said
+    assert "questions: no run has it" in said
+    assert written.startswith("A sentence.\n")
+    assert "| 1.030 |" in written
+    assert [file.name for file in (tmp_path / "pictures").iterdir()] == ["gpu-pairs.svg"]
+    report.run(emulated=True, blocks_of=path)
+    assert path.read_text() == written
+
+
+def test_figures_of_the_emulated_gpu_never_reach_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "RESULTS", tmp_path)
+    write(tmp_path / "gpu-x.json", a_run("x"), emulated=True)
+    path = page(tmp_path)
+    before = path.read_text()
+    with pytest.raises(BenchError, match=r"gpu-x\.json for .*measured\.md: its figures are of the emulated GPU"):
+        report.run(emulated=False, blocks_of=path)
+    assert path.read_text() == before
+
+
+def test_a_page_without_a_place_and_results_without_a_run_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "RESULTS", tmp_path)
+    with pytest.raises(BenchError, match="couldn't find a run"):
+        report.run(emulated=False, blocks_of=page(tmp_path))
+    write(tmp_path / "gpu-x.json", a_run("x"))
+    (tmp_path / "other.md").write_text("nothing")
+    with pytest.raises(BenchError, match="has no place for this table"):
+        report.run(emulated=False, blocks_of=tmp_path / "other.md")
+
+
+def test_the_terminal_shows_what_the_page_shows() -> None:
+    found = a_run(
+        "x",
+        pairs={"cells": [a_cell("budget", 1.03, 0.12, switch={"ns": 225_000, "count": 41})]},
+        questions={"GPU by UUID": {"answer": {"0": {"cuInit": 0}}}},
+        dangers={"[trap]": {"error": "the GPU hung"}},
+        correctness={"decode": {"mps": {"equal": True}}},
+    )
+    shown = tables.of(found.document)
+    for words in ("225.0", "GPU by UUID", "0.cuInit: 0", "[trap]", "no answer: the GPU hung", "mps: equal"):
+        assert words in shown
+
+
+def test_every_block_is_tried_here() -> None:
+    """A new block needs a test of its own."""
+    tried = Path(__file__).read_text()
+    for name, block in blocks.BLOCKS.items():
+        if isinstance(block, Table) and block.rows is not pairs.rows and name != "facts":
+            assert f'text("{name}"' in tried
+        if isinstance(block, Picture):
+            assert block.file in tried
