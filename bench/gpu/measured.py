@@ -47,7 +47,7 @@ def _rows(parts: Found) -> Iterable[tuple[str, str, str]]:
         ("A lone kernel of 20 us, from the call to the end of the wait, nobody beside it", "slices.latency_alone.took_ns.all", "us"),
         ("The same, time slices, beside a program with kernels in line", "slices.gaps.took_ns.all", "us"),
         ("The same, MPS, beside a program whose kernels fill the GPU", "mps.gaps_beside_full.took_ns.all", "us"),
-        ("The same, MPS, that program below normal priority", "mps.gaps_beside_full_below.took_ns.all", "us"),
+        ("The same, MPS, that program below normal priority; its kernels have one wave of blocks, so no boundary between blocks for a priority to count at", "mps.gaps_beside_full_below.took_ns.all", "us"),
     ):  # fmt: skip
         yield what, name, spread(name, unit)
     for what, name in (

@@ -39,7 +39,7 @@ def most_unforeseen(slowdown: float, *, response_ns: float, pause_ns: float, swi
 
 
 def most_of_made(scenario: Scenario, slowdown: float) -> float:
-    """The same, of the made pair with arrivals."""
+    """The same, of the made pair with arrivals. Its low kernels are equally long, so half of one is their mean rest."""
     load = simulator.ARRIVALS[scenario.arrivals]
     assert load is not None
     return most_unforeseen(
