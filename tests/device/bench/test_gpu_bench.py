@@ -4,96 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tarfile
 import time
 import tomllib
-import uuid
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from daemon_process import eventually
+from gpu_machine import Machine, alive
 
 from bench.gpu import calls, conformance, crew, pairs, parts, processes
 from bench.gpu.crew import Worker
-from bench.gpu.place import Place, place
+from bench.gpu.place import Place
 from bench.record import ROOT, BenchError
 from fikitd import paths
-
-# What a machine with a GPU has: no toml++, hypothesis, xdist, tomlkit, pynvml, scikit-build-core, and nothing of Slurm.
-PACKAGES = ("nanobind", "click", "rich", "pygments", "markdown_it", "mdurl", "pytest", "_pytest", "pluggy", "iniconfig",
-            "packaging", "ninja")  # fmt: skip
-HIDDEN = (
-    "/usr/include/toml++",
-    "/usr/include/slurm",
-    "/usr/lib/x86_64-linux-gnu/slurm-wlm",
-    "/etc/slurm",
-    "/run/fikit",
-)
-Env = Callable[..., dict[str, str]]
-
-
-class Machine:
-    """A copy of the tree without git, a Python with those packages, and the emulated driver where a driver is."""
-
-    def __init__(self, root: Path, native: Path) -> None:
-        self.root, self.tree, self.name = root, root / "tree", f"bare-{uuid.uuid4().hex[:8]}"
-        listed = subprocess.run(
-            ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, check=True
-        )
-        for name in filter(None, listed.stdout.decode().split("\0")):
-            if (ROOT / name).is_file():
-                (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, self.tree / name)
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", root / "venv"], check=True)
-        (site,) = (root / "venv" / "lib").glob("python3*/site-packages")
-        own = Path(pytest.__file__).parents[1]
-        for package in PACKAGES:
-            (site / package).symlink_to(own / package)
-        shutil.copytree(native / "emulator", root / "driver")
-
-    def env(self, **more: str) -> dict[str, str]:
-        """Nothing of this session's, a HOME that is none, and the driver."""
-        return {
-            "PATH": f"{self.root}/venv/bin:/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C",
-            "LD_LIBRARY_PATH": str(self.root / "driver"), "EMUCUDA_NAME": self.name, **more,
-        }  # fmt: skip
-
-    def alone(self) -> list[str]:
-        """Without a network and what is hidden, where we may do that; else as it is."""
-        hide = "".join(f"mount -t tmpfs none {path}; " for path in HIDDEN if Path(path).is_dir())
-        command = ["unshare", "--mount", "--net", "sh", "-c", f'{hide}exec "$@"', "sh"]
-        tried = subprocess.run([*command, "true"], capture_output=True, check=False)
-        return command if tried.returncode == 0 else []
-
-    def bring_core(self, native: Path) -> dict[str, str]:
-        """Half a minute of two cores builds the core, which is the same as here: the environment for a run without it."""
-        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        target = self.tree / "build/gpu/venv/lib" / version / "site-packages/fikitd"
-        target.mkdir(parents=True)
-        for name in ("_core", "_placement", "_residency"):
-            for module in native.parent.glob(f"{name}.*.so"):
-                shutil.copy2(module, target)
-        return {"BENCH_BUILD_ONLY": "native shim"}
-
-    def run(self, *arguments: str, timeout: float = 240, **more: str) -> subprocess.CompletedProcess[str]:
-        command = [*self.alone(), "bash", str(self.tree / "bench/gpu/run.sh"), *arguments]
-        return subprocess.run(
-            command, env=self.env(**more), cwd="/", capture_output=True, text=True, check=False, timeout=timeout
-        )
-
-
-@pytest.fixture
-def machine(tmp_path: Path, native: Path) -> Iterator[Machine]:
-    machine = Machine(tmp_path / "bare", native)
-    yield machine
-    env = {**os.environ, "EMUCUDA_NAME": machine.name}
-    subprocess.run([native / "bin" / "emuctl", "reset"], env=env, check=False, capture_output=True)
 
 
 def test_all_of_the_run_works_on_a_machine_with_little_on_it(machine: Machine, native: Path, tmp_path: Path) -> None:
@@ -199,33 +127,6 @@ def test_everything_is_built_on_a_machine_with_little_on_it(
 
 
 # --- the rest with the Python that is here
-
-
-@pytest.fixture
-def bench_env(emulator_env: Env) -> dict[str, str]:
-    return emulator_env(PYTHONPATH=str(ROOT))
-
-
-@pytest.fixture
-def somewhere(bench_env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    for variable in ("LD_LIBRARY_PATH", "EMUCUDA_NAME", "PYTHONPATH"):
-        monkeypatch.setenv(variable, bench_env[variable])
-    with place() as made:
-        yield made
-    processes.end_all()
-
-
-def alive(word: str) -> list[str]:
-    """Command lines with this word in them."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if word in line:
-            found.append(line)
-    return found
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
