@@ -19,8 +19,9 @@ from typing import NoReturn
 
 from fikitd.base import build
 
-from bench.gpu import calls, pairs, parts, processes, tables
+from bench.gpu import calls, pairs, parts, processes
 from bench.gpu.context import Context, Found, Options, Part
+from bench.gpu.pages import tables
 from bench.gpu.place import Place, place
 from bench.record import ROOT, BenchError, Result, check, read, write
 

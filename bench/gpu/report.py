@@ -10,8 +10,7 @@ import argparse
 from pathlib import Path
 
 from bench import record
-from bench.gpu import device_profile, tables
-from bench.gpu.pages import blocks, runs
+from bench.gpu.pages import blocks, device_profile, runs, tables
 from bench.record import ROOT, BenchError, Result
 
 ABOUT = "the tables of a run on a GPU (bench/gpu/run.sh), and its device profile; or a page's blocks of all runs"

@@ -10,15 +10,14 @@ from pathlib import Path
 
 from bench import page as pages
 from bench import record
-from bench.gpu import measured
-from bench.gpu.pages import answers, pairs, pictures
+from bench.gpu.pages import answers, facts, pairs, pictures
 from bench.gpu.pages.block import Block, Legend, Picture, Table
 from bench.gpu.pages.runs import Run
 from bench.record import BenchError
 
 BLOCKS: dict[str, Block] = {
     "runs": Legend(),
-    "facts": Table(measured.HEAD, measured.rows, by_key=True),
+    "facts": Table(facts.HEAD, facts.rows, by_key=True),
     "questions": Table(
         answers.HEAD, answers.rows("questions"), "What the driver and its MPS answer",
         "Each question is a program of its own on the GPU, under MPS where the question names a client or a server.",
@@ -44,7 +43,7 @@ BLOCKS: dict[str, Block] = {
 """In the order of the page."""
 
 PICTURES = {
-    "gpu-turns.svg": measured.turns,
+    "gpu-turns.svg": facts.turns,
     "gpu-pairs.svg": pictures.bars,
     **{each.file: each.draw for each in BLOCKS.values() if isinstance(each, Picture)},
 }

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from gpu_run_samples import a_cell, a_run, summary
 
-from bench.gpu import report, tables
-from bench.gpu.pages import blocks, pairs, runs
+from bench.gpu import report
+from bench.gpu.pages import blocks, pairs, runs, tables
 from bench.gpu.pages.block import Picture, Table
 from bench.record import BenchError
 

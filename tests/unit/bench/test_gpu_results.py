@@ -8,8 +8,7 @@ import pytest
 from fikitd.simulation import simulator
 
 from bench import record
-from bench.gpu import device_profile
-from bench.gpu.pages import blocks, runs
+from bench.gpu.pages import blocks, device_profile, runs
 from bench.record import ROOT
 
 PAGE = ROOT / "docs/measured.md"

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from bench.gpu import device_profile, measures, memory, pairs, plans, report, tables
+from bench.gpu import measures, memory, pairs, plans, report
+from bench.gpu.pages import device_profile, tables
 from bench.record import BenchError
 
 MS = 1_000_000
