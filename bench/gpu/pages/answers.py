@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from bench.gpu.pages import pairs
 from bench.gpu.pages.block import Row
 from bench.gpu.pages.runs import Found
 
 HEAD = ("question", "answer")
-CORRECTNESS = ("program", "results with and without fikit, by way of sharing")
+CORRECTNESS = ("program", "its results against those of its first run without fikit or MPS")
+KINDS = {"bare": "again without", "managed": "fikit", "mps": "MPS", "managed_mps": "fikit and MPS"}
 MOST = 400
 """Characters of an answer in a cell; the file has the rest."""
 
@@ -28,16 +28,15 @@ def rows(part: str) -> Callable[[Found], Iterator[Row]]:
 
 
 def correctness(parts: Found) -> Iterator[Row]:
-    """A row for each program: in which ways its results are bit-equal."""
-    for program, ways in (parts.get("correctness") or {}).items():
-        if isinstance(ways, Mapping):
-            ordered = sorted(ways, key=pairs.order)
-            yield (program,), (cell(program), cell("; ".join(f"{way}: {_equal(ways[way])}" for way in ordered)))
+    """A row for each program of the pairs: in which ways of sharing its results are bit-equal."""
+    for program, kinds in ((parts.get("pairs") or {}).get("correctness") or {}).items():
+        compared = (f"{KINDS.get(kind, kind)}: {_equal(found)}" for kind, found in kinds.items())
+        yield (program,), (cell(program), cell("; ".join(compared)))
 
 
-def _equal(found: Any) -> str:
-    if not isinstance(found, Mapping) or "equal" not in found:
-        return f"not compared ({found.get('error', '') if isinstance(found, Mapping) else found})"
+def _equal(found: Found) -> str:
+    if "equal" not in found:
+        return f"not compared ({found.get('error', '')})"
     return "equal" if found["equal"] else "**different**"
 
 

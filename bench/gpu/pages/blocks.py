@@ -6,11 +6,12 @@ A block stands between `<!-- python -m bench gpu: NAME -->` and `<!-- end -->`. 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from bench import page as pages
 from bench import record
-from bench.gpu.pages import answers, facts, pairs, pictures
+from bench.gpu.pages import answers, facts, pairs, pictures, second
 from bench.gpu.pages.block import Block, Legend, Picture, Table
 from bench.gpu.pages.runs import Run
 from bench.record import BenchError
@@ -35,9 +36,25 @@ BLOCKS: dict[str, Block] = {
         pairs.CONDITIONS, pairs.conditions, "Under which conditions", by_key=True,
         about="The switch is the one that fikitd had timed by the end of the cell; clock and power are NVML's, mean and range over the cell.",
     ),
+    "long": Table(
+        pairs.HEAD, partial(pairs.rows, part="long_cells"), "For 20 seconds", by_key=True,
+        about="As above, for so long that the 99th percentile is of thousands of requests.",
+    ),
     "correctness": Table(
         answers.CORRECTNESS, answers.correctness, "Whether results stay the same",
-        "Each program's results, compared bit by bit with its results alone and without fikit.",
+        "Digests of the first requests' results, compared bit by bit. Both programs of a pair compute at the same time.",
+    ),
+    "shaping": Table(
+        second.SHAPING, second.shaping, "When the low kernel takes more shared memory", by_key=True,
+        about="Plain MPS, without fikit. fikit itself never changes the parameters of a launch.",
+    ),
+    "slurm": Table(
+        second.SLURM, second.slurm, "Under a real Slurm",
+        "Two users and fikit's MPS. One low job is cancelled in the middle of a kernel; later a kernel of another one traps. Times are means of the job's own requests.",
+    ),
+    "time_slices": Table(
+        second.TIME_SLICES, second.time_slices, "The driver's own controls of a time slice",
+        "Without MPS and without fikit. Each process controls its own channel groups; no part of fikit makes these calls.",
     ),
 }  # fmt: skip
 """In the order of the page."""

@@ -7,16 +7,18 @@ from collections.abc import Iterator
 from bench.gpu.pages.block import Key, Row
 from bench.gpu.pages.runs import Found
 
-HEAD = ("high + low", "requests", "sharing", "mode", "alone", "high alone, ms", "high shared, ms", "JCT ratio", "p99 ratio", "low speed", "harvest", "host, us")  # fmt: skip
+HEAD = ("high + low", "requests", "sharing", "mode", "alone", "high alone, ms", "high shared, ms", "JCT ratio", "p99 ratio", "whole ratio", "low speed", "harvest", "host, us")  # fmt: skip
 CONDITIONS = ("high + low", "requests", "sharing", "switch, us", "switches timed", "SM clock, MHz", "power, W")
 PAIRS = (
     ("decode", "batch"),
+    ("transformer_graph", "convolution"),
     ("transformer", "convolution"),
+    ("transformer_graph", "triton_softmax"),
     ("transformer", "triton_softmax"),
     ("decode", "convolution"),
     ("triton_softmax", "batch"),
 )
-"""In the order of the page: decode's time alone is the steadiest."""
+"""In the order of the page: decode's time alone is the steadiest. transformer_graph is the transformer as a CUDA graph."""
 
 NAMES = {
     "slices": "without fikit or MPS", "budget": "fikit: budget", "budget_mps": "fikit: budget, MPS", "mps": "MPS alone",
@@ -84,13 +86,10 @@ def _name(cell: Found) -> tuple[str, str, str]:
 
 def _ratios(cell: Found) -> tuple[str, ...]:
     two = cell["way"] != "budget_alone"
-    values = (
-        cell["jct_ratio"],
-        cell["p99_ratio"],
-        cell["low_speed"] if two else None,
-        cell["harvest"] if two else None,
-    )
-    return tuple("-" if value is None else f"{value:.3f}" for value in values)
+    values = (cell["jct_ratio"], cell["p99_ratio"], cell.get("whole_ratio"), cell["low_speed"] if two else None, cell["harvest"] if two else None)  # fmt: skip
+    jct, *others = ("-" if value is None else f"{value:.3f}" for value in values)
+    waiting = f" ({cell['unfinished']} requests not begun)" if cell.get("unfinished") else ""
+    return f"{jct}{waiting}", *others
 
 
 def _range(value: Found | None) -> str:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bench.gpu.pages import block, blocks, pairs
+from bench.gpu.pages import block, blocks
 
 Found = Mapping[str, Any]
 WIDTH = 118
@@ -186,9 +186,10 @@ def _pairs(console: Console, part: Found) -> None:
     for name, found in part.get("device_ns", {}).items():
         counts = [f"{found[key]:.1f}" if key in found else "-" for key in ("launches", "profiler_launches")]
         busy.add_row(name, _us(found.get("fikit")), _us(found.get("profiler")), *counts)
-    console.print(busy)
-    if any(pairs.conditions({"pairs": part})):
-        _rows("conditions", "pairs")(console, part)
+    if busy.row_count:
+        console.print(busy)
+    for name in ("conditions", "correctness"):
+        _rows(name, "pairs")(console, part)
     for note in part.get("notes", []):
         console.print(f"  {note}")
 
@@ -200,11 +201,13 @@ def _rows(name: str, part_name: str = "") -> Callable[[Console, Found], None]:
         shown = blocks.BLOCKS[name]
         assert isinstance(shown, block.Table)
         table = _table(shown.title, *shown.head)
-        if len(shown.head) == 2:  # words, not figures
-            table.columns[1].justify = "left"
+        if len(shown.head) <= 3:  # words, not figures
+            for column in table.columns:
+                column.justify = "left"
         for _, cells in shown.rows({part_name or name: part}):
             table.add_row(*(escape(text) for text in cells))
-        console.print(table)
+        if table.row_count:
+            console.print(table)
 
     return show
 
@@ -217,7 +220,6 @@ def _frameworks(console: Console, part: Found) -> None:
 
 SHOWN = {
     "questions": _rows("questions"),
-    "correctness": _rows("correctness"),
     "costs": _costs,
     "launch": _costs,
     "timing": _timing,
@@ -228,5 +230,9 @@ SHOWN = {
     "plans": _plans,
     "pairs": _pairs,
     "frameworks": _frameworks,
+    "long_cells": _pairs,
+    "shaping": _rows("shaping"),
+    "slurm": _rows("slurm"),
     "dangers": _rows("dangers"),
+    "time_slices": _rows("time_slices"),
 }

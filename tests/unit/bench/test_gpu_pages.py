@@ -11,7 +11,7 @@ import pytest
 from gpu_run_samples import a_cell, a_run, summary
 
 from bench.gpu import report
-from bench.gpu.pages import blocks, pairs, runs, tables
+from bench.gpu.pages import blocks, pairs, runs, second, tables
 from bench.gpu.pages.block import Picture, Table
 from bench.record import BenchError
 
@@ -37,8 +37,8 @@ def test_each_cell_is_of_the_newest_run_that_has_it() -> None:
     old = a_run("x", "2026-11-27", pairs={"cells": [a_cell("mps", 7.4, 0.95), a_cell("budget", 1.04, 0.02)]})
     new = a_run("y", "2026-11-28", pairs={"cells": [a_cell("budget", 1.03, 0.12), {**a_cell("mps", 1, 1), "error": "no"}]})  # fmt: skip
     assert rows(text("pairs", old, new)) == [
-        ["decode + batch", "closed", "budget", "slices", "in turns", "2.00", "2.06", "1.030", "1.500", "0.120", "-", "20 (18 to 24)", "y"],
-        ["decode + batch", "closed", "mps", "MPS", "in turns", "2.00", "14.80", "7.400", "1.500", "0.950", "-", "20 (18 to 24)", "x"],
+        ["decode + batch", "closed", "budget", "slices", "in turns", "2.00", "2.06", "1.030", "1.500", "1.010", "0.120", "-", "20 (18 to 24)", "y"],
+        ["decode + batch", "closed", "mps", "MPS", "in turns", "2.00", "14.80", "7.400", "1.500", "1.010", "0.950", "-", "20 (18 to 24)", "x"],
     ]  # fmt: skip
     assert "runs y, x: " in text("pairs", old, new)
 
@@ -91,11 +91,71 @@ def test_answers_are_shown_flat_and_refusals_with_their_cause() -> None:
     assert "trap" in text("dangers", a_run("x", dangers={"trap": {"answer": {"others_die": True}}}))
 
 
+def test_a_queue_that_was_not_worked_off_is_told() -> None:
+    cells = [a_cell("mps", 346.55, 0.94, kind="arrivals", unfinished=117), a_cell("budget", 1.03, 0.12, unfinished=0)]
+    assert [row[7] for row in rows(text("pairs", a_run("x", pairs={"cells": cells})))] == ["1.030", "346.550 (117 requests not begun)"]  # fmt: skip
+
+
+def test_long_cells_have_a_table_of_their_own() -> None:
+    run = a_run("x", pairs={"cells": [a_cell("budget", 1.03, 0.12)]}, long_cells={"cells": [a_cell("budget", 1.04, 0.2)]})  # fmt: skip
+    assert [row[7] for row in rows(text("pairs", run))] == ["1.030"]
+    assert [row[7] for row in rows(text("long", run))] == ["1.040"]
+
+
 def test_a_program_whose_results_differ_stands_out() -> None:
-    found = {"decode": {"mps": {"equal": False, "digest": "b"}, "slices": {"equal": True, "digest": "a"}, "budget": {"error": "hung"}}}  # fmt: skip
-    assert rows(text("correctness", a_run("x", correctness=found))) == [
-        ["decode", "slices: equal; budget: not compared (hung); mps: **different**", "x"]
+    found = {"bare": {"equal": True, "digest": "a"}, "managed": {"error": "hung"}, "mps": {"equal": False, "digest": "b"}, "managed_mps": {"equal": True}}  # fmt: skip
+    assert rows(text("correctness", a_run("x", pairs={"cells": [], "correctness": {"decode": found}}))) == [
+        ["decode", "again without: equal; fikit: not compared (hung); MPS: **different**; fikit and MPS: equal", "x"]
     ]
+
+
+def spread(p50: float) -> dict[str, float]:
+    return {"count": 9, "p10": p50 / 2, "p50": p50, "p90": p50 * 2, "p99": p50 * 3, "middle": p50}
+
+
+def test_shaping_shows_each_size_beside_the_high_program_alone() -> None:
+    cells = [
+        {"shared_kib": 100, "high": spread(30_000), "slowdown": 1.5, "low_speed": 0.875},
+        {"shared_kib": 0, "high": spread(40_000), "slowdown": 2.0, "low_speed": 0.9},
+        {"shared_kib": 200, "error": "no memory | left"},
+    ]
+    assert rows(text("shaping", a_run("x", shaping={"high_alone": spread(20_000), "cells": cells}))) == [
+        ["no low program", "20.0 (10.0 to 40.0)", "1", "-", "x"],
+        ["0", "40.0 (20.0 to 80.0)", "2.000", "0.900", "x"],
+        ["100", "30.0 (15.0 to 60.0)", "1.500", "0.875", "x"],
+        ["200", "no figure: no memory \\| left", "-", "-", "x"],
+    ]
+
+
+def test_slurm_shows_each_job_and_what_its_report_blames() -> None:
+    jobs = {
+        "high": {"job": "2", "state": "FAILED", "exit_code": "1:0", "alone": {"mean_ns": 1.64e6}, "beside": {"mean_ns": 1.7e6}, "after_trap": {"requests": 0},
+                 "report": {"device_mode": "mps", "slowdown": 1.0371}},
+        "cancelled": {"job": "4", "state": "CANCELLED", "exit_code": "0:9"},
+        "trap": {"job": "5"},
+    }  # fmt: skip
+    part = {"jobs": jobs, "cancel_s": 0.41, "blamed": {"high": ["trap", "trap"]}}
+    assert rows(text("slurm", a_run("x", slurm=part))) == [
+        ["high", "FAILED, exit code 1:0", "mps", "1.64", "1.70", "-", "1.037", "trap", "x"],
+        ["cancelled", "CANCELLED, exit code 0:9, 0.41 s after scancel", "-", "-", "-", "-", "-", "no job", "x"],
+        ["trap", "unknown, exit code unknown", "-", "-", "-", "-", "-", "no job", "x"],
+    ]
+
+
+def test_time_slices_show_turns_waits_calls_and_refusals() -> None:
+    fine, refused = {"errno": 0, "status": "0x0"}, {"errno": 0, "status": "0x1b"}
+    part = {
+        "slices": {"default": {"turns_ns": [spread(2.06e6), None], "switch_ns": spread(225_000), "controls": [[], []]}, "500": {"error": "it hung"}},
+        "waits": {"high 1 s, low 1 us": {"took_ns": spread(2_208_000), "controls": [[fine], [refused]]}},
+        "calls": {"preempt": {"took_ns": spread(12_000), "longest_pauses_ns": [40_000_000, 5], "controls": [{"errno": 1, "status": "0x0"}, fine]}},
+    }  # fmt: skip
+    kernels, lone, one = second.EXPERIMENTS.values()
+    assert rows(text("time_slices", a_run("x", time_slices=part))) == [
+        [kernels, "default", "turns of 2.06 ms (1.03 to 4.12) and unknown length, a switch of 225.0 (112.5 to 450.0) us", "x"],
+        [kernels, "500 us each", "no figure: it hung", "x"],
+        [lone, "high 1 s, low 1 us", "takes 2,208.0 (1,104.0 to 4,416.0) us; refused with status 0x1b", "x"],
+        [one, "preempt", "the call takes 12.0 (6.0 to 24.0) us, the longest pause is 40.00 ms; refused with errno 1", "x"],
+    ]  # fmt: skip
 
 
 def test_figures_of_two_gpus_share_no_table() -> None:
@@ -110,7 +170,20 @@ def test_figures_of_two_gpus_share_no_table() -> None:
 @pytest.mark.parametrize("name", [name for name in blocks.BLOCKS if name != "runs"])
 def test_a_block_without_data_is_absent(name: str) -> None:
     assert not text(name, a_run("x"))
-    failed = {part: {"error": "no"} for part in ("costs", "slices", "questions", "dangers", "correctness", "pairs")}
+    failed = {
+        part: {"error": "no"}
+        for part in (
+            "costs",
+            "slices",
+            "questions",
+            "dangers",
+            "long_cells",
+            "slurm",
+            "shaping",
+            "time_slices",
+            "pairs",
+        )
+    }
     assert not text(name, a_run("x", **failed))
 
 
@@ -193,13 +266,16 @@ def test_a_page_without_a_place_and_results_without_a_run_are_refused(
 def test_the_terminal_shows_what_the_page_shows() -> None:
     found = a_run(
         "x",
-        pairs={"cells": [a_cell("budget", 1.03, 0.12, switch={"ns": 225_000, "count": 41})]},
+        pairs={
+            "cells": [a_cell("budget", 1.03, 0.12, switch={"ns": 225_000, "count": 41})],
+            "correctness": {"decode": {"mps": {"equal": True}}},
+        },
         questions={"GPU by UUID": {"answer": {"0": {"cuInit": 0}}}},
         dangers={"[trap]": {"error": "the GPU hung"}},
-        correctness={"decode": {"mps": {"equal": True}}},
+        slurm={"jobs": {"trap": {"state": "FAILED"}}},
     )
     shown = tables.of(found.document)
-    for words in ("225.0", "GPU by UUID", "0.cuInit: 0", "[trap]", "no answer: the GPU hung", "mps: equal"):
+    for words in ("225.0", "GPU by UUID", "0.cuInit: 0", "[trap]", "no answer: the GPU hung", "MPS: equal", "FAILED"):
         assert words in shown
 
 
