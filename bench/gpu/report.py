@@ -1,7 +1,8 @@
 """`python -m bench gpu FILE.json[.gz]`: the tables of a run on a GPU (bench/gpu/run.sh), and the device profile that it gives.
 
 The profile is of the format of emulator/profiles: `EMUCUDA_CONFIG=PROFILE` emulates such a device, `fikit sim --device PROFILE`
-simulates it. `python -m bench gpu --page docs/measured.md` makes the page's tables and pictures anew, of all runs in bench/results.
+simulates it. `python -m bench gpu --page docs/measured.md` makes the page's tables and pictures anew, of all runs in bench/results,
+and names the sentences of documents that these runs contradict.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import argparse
 from pathlib import Path
 
 from bench import record
-from bench.gpu.pages import blocks, device_profile, runs, tables
+from bench.gpu.pages import blocks, claims, device_profile, runs, tables
 from bench.record import ROOT, BenchError, Result
 
 ABOUT = "the tables of a run on a GPU (bench/gpu/run.sh), and its device profile; or a page's blocks of all runs"
@@ -29,7 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(*, emulated: bool, file: Path | None = None, blocks_of: Path | None = None, profile: Path | None = None) -> Result:  # fmt: skip
     """Prints and writes; BenchError for a file that is none of such a run."""
     if blocks_of is not None:
-        return Result("\n".join(blocks.write(blocks_of, runs.kept())), False, {}, {})
+        found = runs.kept()
+        lines = blocks.write(blocks_of, found)
+        lines += [line for document in claims.DOCUMENTS for line in claims.contradicted(document, found)]
+        return Result("\n".join(lines), False, {}, {})
     assert file is not None
     document = runs.read(file)
     target = profile or file.with_name(f"{record.stem(file)}.toml")

@@ -13,6 +13,7 @@ CORRECTNESS = ("program", "its results against those of its first run without fi
 KINDS = {"bare": "again without", "managed": "fikit", "mps": "MPS", "managed_mps": "fikit and MPS"}
 MOST = 400
 """Characters of an answer in a cell; the file has the rest."""
+HIDDEN = "machine"  # a question for readers of the file: paths, devices and capabilities
 
 
 def rows(part: str) -> Callable[[Found], Iterator[Row]]:
@@ -20,7 +21,7 @@ def rows(part: str) -> Callable[[Found], Iterator[Row]]:
 
     def found(parts: Found) -> Iterator[Row]:
         for name, entry in (parts.get(part) or {}).items():
-            if isinstance(entry, Mapping):
+            if isinstance(entry, Mapping) and name != HIDDEN:
                 answer = words(entry["answer"]) if "answer" in entry else f"no answer: {entry.get('error', '')}"
                 yield (name,), (cell(name), cell(answer))
 

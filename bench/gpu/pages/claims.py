@@ -18,7 +18,11 @@ from typing import Any
 
 from bench.gpu.pages.pairs import measured
 from bench.gpu.pages.runs import Found, Run
+from bench.record import ROOT
 
+DOCUMENTS = ("README.md", "docs/admin.md", "docs/user.md", "docs/measured.md")
+MODEL = "NVIDIA H200"
+"""The GPU that the documents speak of. A run on another model neither proves nor contradicts a sentence."""
 MARK = re.compile(r"<!-- measured: (.+?) -->")
 FACT = re.compile(r"^(1 \+ )?(.+?) (=|<=|>=) (.+)$")
 FIGURE = re.compile(r"^(-?[\d,]*\.?\d+) ?(ns|us|ms|s|%)?$")
@@ -88,6 +92,13 @@ def lookup(parts: Found, path: Sequence[str]) -> Any:
             found = found["answer"]
         found = found.get(name) if isinstance(found, Mapping) else None
     return None if isinstance(found, Mapping) and not set(found) - {"error", "took_s"} else found
+
+
+def contradicted(document: str, runs: Sequence[Run]) -> list[str]:
+    """A line for each fact of the document that the newest run with this fact denies. ValueError as of `claims`."""
+    own = [run for run in runs if run.device == MODEL]
+    found = (contradiction(claim, own) for claim in claims(document, (ROOT / document).read_text()))
+    return [line for line in found if line]
 
 
 def contradiction(claim: Claim, runs: Sequence[Run]) -> str:

@@ -82,12 +82,14 @@ def test_answers_are_shown_flat_and_refusals_with_their_cause() -> None:
     found = {
         "server begins": {"answer": {"knows_multiuser": False, "with_flag": {"server": 0, "states": []}, "s": 0.25, "tail": ["a|b", "c"]}, "took_s": 0.4},
         "GPU by UUID": {"error": "client-3 hung", "took_s": 4.0},
+        "machine": {"answer": {"cores": 16}, "took_s": 0.1},
         "nvidia-smi": {"answer": {"uuid": None, "long": "x" * 1000}, "took_s": 0.1},
     }  # fmt: skip
     made = text("questions", a_run("x", questions=found))
     assert "| server begins | knows_multiuser: no, with_flag.server: 0, with_flag.states: none, s: 0.25, tail: a\\|b c | x |" in made  # fmt: skip
     assert "| GPU by UUID | no answer: client-3 hung | x |" in made
     assert re.search(r"\| nvidia-smi \| uuid: -, long: x{300,400} \.\.\. \| x \|", made)
+    assert "machine" not in made
     assert "trap" in text("dangers", a_run("x", dangers={"trap": {"answer": {"others_die": True}}}))
 
 
@@ -228,12 +230,13 @@ def test_one_command_writes_page_and_pictures(tmp_path: Path, monkeypatch: pytes
     results = tmp_path / "results"
     results.mkdir()
     monkeypatch.setattr(runs, "RESULTS", results)
-    write(results / "gpu-2026-11-29-1210-call1.json", a_run("x", pairs={"cells": [a_cell("budget", 1.03, 0.12)]}))
+    write(results / "gpu-2026-11-29-1210-call1.json", a_run("x", pairs={"cells": [a_cell("budget", 1.03, 0.031)]}))
     path = page(tmp_path)
     said = report.run(emulated=True, blocks_of=path).summary.splitlines()
     written = path.read_text()
     assert "pairs: 1 rows of 2026-11-29-1210-call1" in said
     assert "questions: no run has it" in said
+    assert any(line.startswith("README.md: ") and line.endswith("gpu-2026-11-29-1210-call1.json has 3.1 %") for line in said)  # fmt: skip
     assert written.startswith("A sentence.\n")
     assert "| 1.030 |" in written
     assert [file.name for file in (tmp_path / "pictures").iterdir()] == ["gpu-pairs.svg"]
