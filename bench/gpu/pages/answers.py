@@ -11,8 +11,10 @@ from bench.gpu.pages.runs import Found
 HEAD = ("question", "answer")
 CORRECTNESS = ("program", "its results against those of its first run without fikit or MPS")
 KINDS = {"bare": "again without", "managed": "fikit", "mps": "MPS", "managed_mps": "fikit and MPS"}
-MOST = 400
+MOST = 600
 """Characters of an answer in a cell; the file has the rest."""
+CLIENT = ("pid", "cuInit", "cuInit_ms", "mps", "open", "open_ms", "stream_ops", "sync")
+"""What a client says of its begin (mps_client.py)."""
 HIDDEN = "machine"  # a question for readers of the file: paths, devices and capabilities
 
 
@@ -42,12 +44,24 @@ def _equal(found: Found) -> str:
 
 
 def words(value: Any, name: str = "") -> str:
-    """Nested answers, one after another, as `name.name: value`."""
+    """Nested answers, one after another, as `name.name: value`. A client that begins says in a word how far it came."""
     if isinstance(value, Mapping):
-        inner = (words(each, f"{name}.{key}" if name else str(key)) for key, each in value.items())
-        return ", ".join(filter(None, inner))
+        begun = [_begun(value)] if "cuInit" in value else []
+        inner = [
+            words(each, f"{name}.{key}" if name else str(key))
+            for key, each in value.items()
+            if not (begun and key in CLIENT)
+        ]
+        return ", ".join(filter(None, [*(f"{name}: {word}" if name else word for word in begun), *inner]))
     said = " ".join(map(_said, value)) or "none" if isinstance(value, list) else _said(value)
     return f"{name}: {said}" if name else said
+
+
+def _begun(client: Found) -> str:
+    for call in ("cuInit", "open", "sync"):
+        if client.get(call):
+            return f"{call} says {client[call]}"
+    return "under MPS" if client.get("mps") else "outside MPS"
 
 
 def _said(value: Any) -> str:

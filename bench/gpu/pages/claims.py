@@ -20,7 +20,7 @@ from bench.gpu.pages.pairs import measured
 from bench.gpu.pages.runs import Found, Run
 from bench.record import ROOT
 
-DOCUMENTS = ("README.md", "docs/admin.md", "docs/user.md", "docs/measured.md")
+DOCUMENTS = ("README.md", "docs/admin.md", "docs/user.md", "docs/security.md", "docs/measured.md")
 MODEL = "NVIDIA H200"
 """The GPU that the documents speak of. A run on another model neither proves nor contradicts a sentence."""
 MARK = re.compile(r"<!-- measured: (.+?) -->")

@@ -82,13 +82,19 @@ def test_answers_are_shown_flat_and_refusals_with_their_cause() -> None:
     found = {
         "server begins": {"answer": {"knows_multiuser": False, "with_flag": {"server": 0, "states": []}, "s": 0.25, "tail": ["a|b", "c"]}, "took_s": 0.4},
         "GPU by UUID": {"error": "client-3 hung", "took_s": 4.0},
+        "another user": {"answer": {"0755": {"pid": 7, "cuInit": 805, "cuInit_ms": 2.5}, "1777": {"cuInit": 0, "mps": 1, "open": 0, "sync": 0, "p50_us": 55.76}}},
+        "late": {"answer": {"pid": 7, "cuInit": 0, "mps": 0, "open": 0, "sync": 0, "cuInit_again": 0}},
+        "faulty": {"answer": {"cuInit": 0, "mps": 1, "open": 719}},
         "machine": {"answer": {"cores": 16}, "took_s": 0.1},
         "nvidia-smi": {"answer": {"uuid": None, "long": "x" * 1000}, "took_s": 0.1},
     }  # fmt: skip
     made = text("questions", a_run("x", questions=found))
     assert "| server begins | knows_multiuser: no, with_flag.server: 0, with_flag.states: none, s: 0.25, tail: a\\|b c | x |" in made  # fmt: skip
     assert "| GPU by UUID | no answer: client-3 hung | x |" in made
-    assert re.search(r"\| nvidia-smi \| uuid: -, long: x{300,400} \.\.\. \| x \|", made)
+    assert re.search(r"\| nvidia-smi \| uuid: -, long: x{500,600} \.\.\. \| x \|", made)
+    assert "| another user | 0755: cuInit says 805, 1777: under MPS, 1777.p50_us: 55.76 | x |" in made
+    assert "| late | outside MPS, cuInit_again: 0 | x |" in made
+    assert "| faulty | open says 719 | x |" in made
     assert "machine" not in made
     assert "trap" in text("dangers", a_run("x", dangers={"trap": {"answer": {"others_die": True}}}))
 
@@ -278,7 +284,15 @@ def test_the_terminal_shows_what_the_page_shows() -> None:
         slurm={"jobs": {"trap": {"state": "FAILED"}}},
     )
     shown = tables.of(found.document)
-    for words in ("225.0", "GPU by UUID", "0.cuInit: 0", "[trap]", "no answer: the GPU hung", "MPS: equal", "FAILED"):
+    for words in (
+        "225.0",
+        "GPU by UUID",
+        "0: outside MPS",
+        "[trap]",
+        "no answer: the GPU hung",
+        "MPS: equal",
+        "FAILED",
+    ):
         assert words in shown
 
 

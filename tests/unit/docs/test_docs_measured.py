@@ -81,7 +81,7 @@ def sentences(document: str) -> Iterator[tuple[str, str, bool]]:
             yield heading, bare, bool(MARKED.search(part))
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/admin.md", "docs/user.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/admin.md", "docs/user.md", "docs/security.md"])
 def test_a_sentence_with_a_figure_of_the_gpu_is_marked(document: str) -> None:
     """With its facts, or as `simulated`."""
     unmarked = [
