@@ -9,6 +9,14 @@
 #define _GNU_SOURCE
 #include "device.h"
 
+#ifdef WITH_CONTROLS /* fikit-gpu-turns: the same program, with controls of its own channel groups from FIKIT_GPU_CONTROLS */
+#include "channel_group.h"
+#else
+static int plan_controls(const char *words) { return !*words; }
+static void begin_controls(void) {}
+static void print_controls(void) {}
+#endif
+
 enum { CAPACITY = 262144, BATCH = 32, BATCHES = 4, MOST_GAPS = 32 };
 
 static unsigned blocks_of(long wanted) {
@@ -23,6 +31,7 @@ static void begin(void) {
   fflush(stdout);
   if (!fgets(line, sizeof line, stdin))
     exit(1);
+  begin_controls();
 }
 
 static void finish(int count, const int64_t *took, const int64_t *gap) {
@@ -34,6 +43,7 @@ static void finish(int count, const int64_t *took, const int64_t *gap) {
     print_numbers("took_ns", took, count);
     print_numbers("gap_ns", gap, count);
   }
+  print_controls();
   printf("}\n");
   free(stamps);
 }
@@ -86,6 +96,9 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: fikit-gpu-stamps chain|gaps BLOCKS KERNEL_NS MS [GAP_NS...]\n");
     return 2;
   }
+  const char *controls = getenv("FIKIT_GPU_CONTROLS");
+  if (!plan_controls(controls ? controls : ""))
+    fail("read FIKIT_GPU_CONTROLS", controls);
   for (int i = 0; i < given; i++)
     numbers[i] = strtoll(argv[i + 2], NULL, 10);
   open_gpu(CAPACITY);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,15 @@ HIDDEN = (
     "/etc/slurm",
     "/run/fikit",
 )
+SLURM = (
+    *(f"/usr/sbin/{name}" for name in ("munged", "slurmctld", "slurmd", "slurmstepd")),
+    *(f"/usr/bin/{name}" for name in ("sbatch", "scancel", "scontrol", "sinfo", "squeue", "srun")),
+    *(
+        f"/usr/lib/x86_64-linux-gnu/{name}"
+        for name in ("libhwloc.so.15", "libjson-c.so.5", "liblua5.1.so.0", "libmunge.so.2")
+    ),
+)
+"""Slurm's programs and libraries: an empty file takes the place of each."""
 
 
 class Machine:
@@ -42,6 +52,9 @@ class Machine:
         for package in PACKAGES:
             (site / package).symlink_to(own / package)
         shutil.copytree(native / "emulator", root / "driver")
+        shutil.copy2(
+            native / "bin" / "emuctl", root / "venv" / "bin"
+        )  # a sandbox with the emulated GPU needs the program
 
     def env(self, **more: str) -> dict[str, str]:
         """Nothing of this session's, a HOME that is none, and the driver."""
@@ -51,8 +64,10 @@ class Machine:
         }  # fmt: skip
 
     def alone(self) -> list[str]:
-        """Without a network and what is hidden, where we may do that; else as it is."""
+        """Without the hidden files, and with the loopback as the only network, where we may do that; else as it is."""
         hide = "".join(f"mount -t tmpfs none {path}; " for path in HIDDEN if Path(path).is_dir())
+        hide += "".join(f"mount --bind {os.devnull} {path}; " for path in SLURM if Path(path).exists())
+        hide += "/usr/sbin/ip link set lo up 2>&1; "
         command = ["unshare", "--mount", "--net", "sh", "-c", f'{hide}exec "$@"', "sh"]
         tried = subprocess.run([*command, "true"], capture_output=True, check=False)
         return command if tried.returncode == 0 else []
