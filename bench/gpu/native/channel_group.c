@@ -144,7 +144,7 @@ __attribute__((visibility("default"))) int ioctl(int fd, unsigned long request, 
 /* --- controls of our own */
 
 static struct control {
-  char verb[16];
+  const char *verb;
   int64_t at_ms, took_ns;
   uint64_t value, got;
   int group, error;
@@ -161,21 +161,38 @@ static int64_t clock_ns(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-int plan_controls(const char *words) {
-  int used;
-  for (; planned_count < MOST_CONTROLS; planned_count++, words += used) {
-    struct control *one = &planned[planned_count];
-    used = 0;
-    if (sscanf(words, " %" SCNd64 ":timeslice:%" SCNu64 "%n", &one->at_ms, &one->value, &used) == 2 && used)
-      strcpy(one->verb, "timeslice");
-    else if (sscanf(words, " %" SCNd64 ":schedule:%" SCNu64 "%n", &one->at_ms, &one->value, &used) == 2 && used)
-      strcpy(one->verb, "schedule");
-    else if (sscanf(words, " %" SCNd64 ":preempt%n", &one->at_ms, &used) == 1 && used)
-      strcpy(one->verb, "preempt");
-    else
-      break;
+static bool number(const char **at, int64_t *value) {
+  char *end;
+  *value = strtoll(*at, &end, 10);
+  bool found = end != *at && *value >= 0;
+  *at = end;
+  return found;
+}
+
+static bool plan_control(const char **words) {
+  static const char *const verbs[] = {"timeslice", "schedule", "preempt"};
+  struct control *one = &planned[planned_count];
+  int64_t value = 0;
+  bool known = number(words, &one->at_ms) && *(*words)++ == ':';
+  for (size_t i = 0; known && i < sizeof verbs / sizeof *verbs; i++) {
+    size_t length = strlen(verbs[i]);
+    if (strncmp(*words, verbs[i], length) != 0)
+      continue;
+    one->verb = verbs[i];
+    *words += length;
+    known = **words != ':' || (++*words, number(words, &value));
   }
-  return strspn(words, " ") == strlen(words);
+  one->value = (uint64_t)value;
+  return known && one->verb;
+}
+
+bool plan_controls(const char *words) {
+  for (; *words && planned_count < MOST_CONTROLS; planned_count++) {
+    if (!plan_control(&words))
+      return false;
+    words += strspn(words, " ");
+  }
+  return !*words;
 }
 
 static void issue(const struct group *group, uint32_t command, void *parameters, size_t size, struct control *one) {

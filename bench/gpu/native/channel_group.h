@@ -9,9 +9,11 @@
 #ifndef FIKIT_BENCH_GPU_CHANNEL_GROUP_H
 #define FIKIT_BENCH_GPU_CHANNEL_GROUP_H
 
+#include <stdbool.h>
+
 /* Reads a list of controls: words "MS:timeslice:US", "MS:preempt", "MS:schedule:0|1" with spaces between, 40 at most. MS: of the
  * program's run, 0 for before its first kernel. False where a word is none of these. */
-int plan_controls(const char *words);
+bool plan_controls(const char *words);
 
 /* Issues the controls of moment 0, and begins a thread that issues the others in time. */
 void begin_controls(void);

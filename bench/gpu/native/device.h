@@ -149,7 +149,7 @@ static inline void launch_null(void *stream) {
 
 static inline void read_stamps(int64_t *stamps, int first, int count) {
   enum { BYTES = STAMP_WORDS * sizeof(uint64_t) };
-  int64_t *raw = needed(malloc((size_t)count * BYTES));
+  int64_t *raw = needed(malloc((size_t)count * BYTES + 1));
   check(cuMemcpyDtoH_v2(raw, gpu.stamps + (device_pointer)first * BYTES, (size_t)count * BYTES), "read the stamps");
   for (int i = 0; i < count; i++) {
     stamps[2 * i] = raw[STAMP_WORDS * i];

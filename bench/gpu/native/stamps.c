@@ -12,7 +12,7 @@
 #ifdef WITH_CONTROLS /* fikit-gpu-turns: the same program, with controls of its own channel groups from FIKIT_GPU_CONTROLS */
 #include "channel_group.h"
 #else
-static int plan_controls(const char *words) { return !*words; }
+static bool plan_controls(const char *words) { return !*words; }
 static void begin_controls(void) {}
 static void print_controls(void) {}
 #endif

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -39,11 +40,15 @@ def measure(context: Context) -> Found:
         (directory / "settings.json").write_text(json.dumps(settings))
         env = {
             **mps.with_mps_on_path(context.place.env, context.library),
-            "PYTHONPATH": f"{kit.python}:{context.place.env.get('PYTHONPATH', '')}",
             "FIKIT_NATIVE": str(native),
         }
         env["PATH"] = f"{kit.programs}:{env['PATH']}"
-        command = [_own_python(directory), "-m", "bench.gpu.second.slurm_jobs", str(directory / "settings.json")]
+        command = [
+            _own_python(directory, kit.python),
+            "-m",
+            "bench.gpu.second.slurm_jobs",
+            str(directory / "settings.json"),
+        ]
         failed = ""
         try:
             processes.run("slurm", command, env, context.place.directory, max(1.0, context.left() - 1))
@@ -82,16 +87,20 @@ def _is_open(python: str | Path, words: str = "") -> bool:
     return done.returncode == 0
 
 
-def _own_python(directory: Path) -> str:
-    """A Python with fikit for the sandbox. fikitd starts it as other users, for their reports: where they cannot enter this one, a copy is
-    made of its environment."""
-    if _is_open(sys.executable) or not _is_open(os.path.realpath(sys.executable)):
+def _own_python(directory: Path, modules: Path) -> str:
+    """A Python with fikit for the sandbox: a copy of this environment in `directory` where this one lacks a module, or where other users, as
+    which fikitd writes their reports, cannot enter this one."""
+    complete = all(importlib.util.find_spec(file.stem) for file in modules.iterdir())
+    is_open = _is_open(sys.executable) or not _is_open(os.path.realpath(sys.executable))
+    if complete and is_open:
         return sys.executable
     target = directory / "venv"
     shutil.copytree(sys.prefix, target, symlinks=True)
     for script in (target / "bin").iterdir():
         if not script.is_symlink():
             script.write_bytes(script.read_bytes().replace(os.fsencode(sys.prefix), os.fsencode(target)))
+    for packages in (target / "lib").glob("python3*/site-packages"):
+        (packages / "slurm_kit.pth").write_text(f"{modules}\n")
     return str(target / "bin" / Path(sys.executable).name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import tarfile
 from pathlib import Path
 
@@ -22,7 +23,7 @@ class Kit:
         archive = FOLDER / ARCHIVE
         if not archive.is_file():
             raise BenchError(
-                f"couldn't find {archive}: run bench/gpu/pack_slurm.sh on a Debian machine and carry its folder here"
+                f"couldn't find {archive}: run bench/gpu/second/pack_slurm.sh on a Debian machine and carry its folder here"
             )
         self.root = directory / "slurm"
         self.programs = self.root / "wrapped"
@@ -44,12 +45,18 @@ class Kit:
 
     @property
     def slurm_lines(self) -> list[str]:
-        """For slurm.conf: a compiled-in directory that is elsewhere here."""
-        return [f"PluginDir={self.root / LIBRARIES[0]}"]
+        """For slurm.conf: a compiled-in directory that is elsewhere here. Slurm asks for addresses as below, and so finds none on a machine with
+        the loopback alone, unless it may use IPv6."""
+        lines = [f"PluginDir={self.root / LIBRARIES[0]}"]
+        try:
+            socket.getaddrinfo(None, 1, socket.AF_INET, flags=socket.AI_PASSIVE | socket.AI_ADDRCONFIG)
+        except socket.gaierror:
+            lines.append("CommunicationParameters=EnableIPv6")
+        return lines
 
     @property
     def python(self) -> Path:
-        """For PYTHONPATH: the modules that a machine with a GPU may lack."""
+        """A directory of the Python modules that a machine with a GPU may lack."""
         return self.root / "fikit" / "python"
 
     def native(self, target: Path, library: str, emuctl: str | None) -> Path:

@@ -35,7 +35,9 @@ def slurm_folder() -> Path | None:
     if archive.exists() and archive.stat().st_mtime > plugin.stat().st_mtime:
         return folder
     env = {**os.environ, "BENCH_PYTHON": sys.executable}
-    done = subprocess.run([ROOT / "bench/gpu/pack_slurm.sh"], env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [ROOT / "bench/gpu/second/pack_slurm.sh"], env=env, capture_output=True, text=True, check=False
+    )
     print(done.stdout, done.stderr)
     return folder if done.returncode == 0 else None
 
@@ -44,7 +46,7 @@ def slurm_folder() -> Path | None:
 def packed(slurm_folder: Path | None) -> Path:
     if slurm_folder is None or os.geteuid() != 0:
         pytest.skip(
-            "Slurm was not rehearsed: it needs root and Debian's packages, which bench/gpu/pack_slurm.sh fetches"
+            "Slurm was not rehearsed: it needs root and Debian's packages, which bench/gpu/second/pack_slurm.sh fetches"
         )
     return slurm_folder
 
@@ -249,7 +251,7 @@ def test_without_the_folder_the_part_says_how_to_get_it(
     if os.geteuid() != 0:
         pytest.skip("needs root")
     monkeypatch.setattr(slurm_kit, "FOLDER", tmp_path)
-    with pytest.raises(BenchError, match=r"run bench/gpu/pack_slurm\.sh on a Debian machine"):
+    with pytest.raises(BenchError, match=r"run bench/gpu/second/pack_slurm\.sh on a Debian machine"):
         slurm.measure(context())
     (tmp_path / slurm_kit.ARCHIVE).write_text("not an archive")
     with pytest.raises(BenchError, match="couldn't unpack"):
@@ -258,7 +260,7 @@ def test_without_the_folder_the_part_says_how_to_get_it(
 
 def test_a_system_without_debian_s_tools_packs_nothing(tmp_path: Path) -> None:
     (tmp_path / "dirname").symlink_to("/usr/bin/dirname")
-    script = ROOT / "bench/gpu/pack_slurm.sh"
+    script = ROOT / "bench/gpu/second/pack_slurm.sh"
     done = subprocess.run(
         ["/bin/bash", script], env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False
     )
@@ -270,6 +272,9 @@ def test_a_system_without_debian_s_tools_packs_nothing(tmp_path: Path) -> None:
 def broken_slurm(packed: Path, native: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], None]]:
     """Replaces a program of the unpacked Slurm; afterwards the part's directory is gone, and with it every process there."""
     monkeypatch.setenv("PATH", f"{native / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setattr(
+        slurm, "_own_python", lambda directory, modules: sys.executable
+    )  # the test's environment is large
     real, made = slurm_kit.Kit.__init__, list[Path]()
 
     def replace(program: str, text: str) -> None:
@@ -316,16 +321,22 @@ def test_jobs_that_are_refused_are_errors_of_their_stages(
     assert "took_s" in found["stages"]["end"]
 
 
-def test_python_without_way_in_for_other_users_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_python_without_a_module_or_a_way_in_for_other_users_is_copied(
+    missing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prefix = tmp_path / "closed" / "venv"
-    (prefix / "bin").mkdir(parents=True)
+    for folder in ("bin", "lib/python3.11/site-packages"):
+        (prefix / folder).mkdir(parents=True)
     (prefix / "bin" / "python3").symlink_to("/usr/bin/python3")
     (prefix / "bin" / "fikitd").write_text(f"#!/bin/sh\nexec {prefix}/bin/python3\n")
     monkeypatch.setattr(slurm.sys, "prefix", str(prefix))
     monkeypatch.setattr(slurm.sys, "executable", str(prefix / "bin" / "python3"))
-    open_to_others = {os.path.realpath("/usr/bin/python3")}
-    monkeypatch.setattr(slurm, "_is_open", lambda python, words="": str(python) in open_to_others)
-    (tmp_path / "open").mkdir()
-    python = slurm._own_python(tmp_path / "open")
+    monkeypatch.setattr(slurm, "_is_open", lambda python, words="": missing or str(python) != sys.executable)
+    modules = tmp_path / "open" / "modules"
+    modules.mkdir(parents=True)
+    (modules / ("no_such_module.py" if missing else "json.py")).touch()
+    python = slurm._own_python(tmp_path / "open", modules)
     assert python == str(tmp_path / "open" / "venv" / "bin" / "python3")
     assert (tmp_path / "open/venv/bin/fikitd").read_text() == f"#!/bin/sh\nexec {tmp_path}/open/venv/bin/python3\n"
+    assert (tmp_path / "open/venv/lib/python3.11/site-packages/slurm_kit.pth").read_text() == f"{modules}\n"

@@ -4,7 +4,7 @@
 # Writes build/slurm/slurm.tar.gz and build/slurm/MANIFEST: carry that folder to the machine together with the checkout.
 # BENCH_PYTHON names a Python that has fikit; default .venv/bin/python.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 python=${BENCH_PYTHON:-.venv/bin/python}
 out=build/slurm
 most_kib=16384
@@ -19,7 +19,8 @@ command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || fail "couldn'
 command -v "$python" >/dev/null || fail "couldn't find $python: run make build, or name a Python with fikit in BENCH_PYTHON"
 plugin=$("$python" -c 'from fikitd import paths; print(paths.slurm_dir())') || fail "couldn't find fikit in $python: run make build"
 [ -e "$plugin/spank_fikit.so" ] || fail "couldn't find $plugin/spank_fikit.so: install libslurm-dev and run make build"
-tomlkit=$("$python" -c 'import tomlkit; print(tomlkit.__path__[0])') || fail "couldn't find tomlkit in $python: run make setup"
+modules=$("$python" -c 'import pynvml, tomlkit; print(pynvml.__file__, tomlkit.__path__[0])') ||
+  fail "couldn't find pynvml and tomlkit in $python: run make setup"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -44,7 +45,8 @@ built=$("$python" -m fikit.slurm.versions "$plugin/spank_fikit.so")
 fetched=$(sed -n 's/^slurmctld \([0-9]*\.[0-9]*\).*/\1/p' "$work/MANIFEST")
 [ "$built" = "$fetched" ] || fail "couldn't use $plugin/spank_fikit.so: it was built for Slurm $built, and the packages are $fetched"
 cp -r "$plugin" "$work/root/fikit/slurm"
-cp -r "$tomlkit" "$work/root/fikit/python/"
+# shellcheck disable=SC2086 # two paths
+cp -r $modules "$work/root/fikit/python/"
 # Debian's alternatives name the daemons, and Slurm's plugins ask for that name.
 for daemon in "$work"/root/usr/sbin/*-wlm; do mv "$daemon" "${daemon%-wlm}"; done
 rm -rf "$work"/root/usr/share "$work"/root/etc "$work"/root/var "$work"/root/lib/systemd
