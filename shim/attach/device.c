@@ -51,8 +51,8 @@ static bool describe(CUdevice ordinal, struct fikit_hello *hello) {
       .gpu_memory_bytes = memory};
   memcpy(hello->gpu_uuid, uuid.bytes, sizeof hello->gpu_uuid);
   REAL(cuDeviceGetName)(hello->gpu_name, (int)sizeof hello->gpu_name - 1, ordinal);
-  if (REAL(cuDeviceGetAttribute)(&in_mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, ordinal) == CUDA_SUCCESS && in_mps)
-    hello->purpose |= FIKIT_HELLO_MPS;
+  if (REAL(cuDeviceGetAttribute)(&in_mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, ordinal) == CUDA_SUCCESS)
+    hello->purpose |= in_mps ? FIKIT_HELLO_MPS : FIKIT_HELLO_NO_MPS;
   return true;
 }
 

@@ -15,6 +15,7 @@
 #include <toml++/toml.h>
 
 #include "device_model/limits.hpp"
+#include "libcuda/driver/driver_api.hpp"
 
 namespace emu {
 namespace {
@@ -183,6 +184,15 @@ void read_driver(const Reader& reader, const toml::table& table, DriverTimes& dr
   }
 }
 
+void read_mps(const Reader& reader, const toml::table& table, MpsRefusal& mps) {
+  reader.only(table, {"refuses", "init_again"});
+  double error = 0;
+  reader.number(table, "refuses", 0, error);
+  mps.error = static_cast<int>(error);
+  if (mps.error != 0 && !is_mps_refusal(mps.error)) reader.fail(*table.get("refuses"), "refuses must be 0, or 805 to 809");
+  reader.truth(table, "init_again", mps.init_again);
+}
+
 void read_managed(const Reader& reader, const toml::table& table, Config& config) {
   reader.only(table, {"in_gbps", "out_gbps", "first_out_gbps", "fault_batch_us", "fault_batch", "out_is_host", "out_blocks",
                       "in_call_us"});
@@ -270,9 +280,10 @@ Config load_config(const std::string& path) {
   }
   Config config;
   const Reader reader(path);
-  reader.only(root, {"device", "driver", "copy", "managed", "virtual_memory", "default", "kernel"});
+  reader.only(root, {"device", "driver", "mps", "copy", "managed", "virtual_memory", "default", "kernel"});
   if (const auto* device = reader.section(root, "device")) read_device(reader, *device, config);
   if (const auto* driver = reader.section(root, "driver")) read_driver(reader, *driver, config.driver);
+  if (const auto* mps = reader.section(root, "mps")) read_mps(reader, *mps, config.mps);
   if (const auto* copy = reader.section(root, "copy")) {
     reader.only(*copy, {"latency_us", "h2d_gbps", "d2h_gbps", "d2d_gbps", "both_ways"});
     reader.number(*copy, "latency_us", 0, config.copy_latency_us);

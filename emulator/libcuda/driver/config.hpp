@@ -34,6 +34,12 @@ struct VirtualMemoryTimes {
   int64_t unmap_ns = 0;
 };
 
+// A driver that lets no program into MPS, for tests of what a program does then.
+struct MpsRefusal {
+  int error = 0;            // CUresult of cuInit where the pipe directory has a server; 0: clients are let in
+  bool init_again = false;  // cuInit may be called again after an error of MPS; false: it repeats the error for good
+};
+
 constexpr int kMigSlices = 7;
 
 // What a MIG instance is: "3g.71gb".
@@ -81,6 +87,7 @@ struct Config {
   int64_t in_call_ns = 0;
   VirtualMemoryTimes virtual_memory;
   DriverTimes driver;
+  MpsRefusal mps;
   KernelRule fallback;
   std::vector<KernelRule> kernels;
 

@@ -13,7 +13,8 @@ namespace emu {
 namespace {
 
 std::atomic<Driver*> g_driver{nullptr};
-std::once_flag g_once;
+std::mutex g_initialising;
+bool g_initialised = false;  // g_init_result is the answer of every cuInit from now on
 CUresult g_init_result = CUDA_ERROR_NOT_INITIALIZED;
 
 // Which emulated devices the program may see, in its order. As the CUDA manual has it: indices or UUID prefixes, and
@@ -91,22 +92,32 @@ Session& Device::session() {
   return *session_owner;
 }
 
+// Nobody knows whether NVIDIA's cuInit can be called again after an error of MPS: the model file chooses.
+bool may_begin_again(CUresult result) {
+  return is_mps_refusal(result) && load_config(config_path()).mps.init_again;
+}
+
 CUresult initialise_driver() {
-  std::call_once(g_once, [] {
+  const std::lock_guard lock(g_initialising);
+  if (g_initialised) return g_init_result;
+  static std::once_flag once;
+  std::call_once(once, [] {
     // A forked child shares neither the device slot nor the locks: as with the real driver, it has no CUDA.
     pthread_atfork(nullptr, nullptr, [] {
       g_driver.store(nullptr);
       g_faults.store(nullptr);
       g_init_result = CUDA_ERROR_NOT_INITIALIZED;
-    });
-    g_init_result = api([] {
-      auto made = std::make_unique<Driver>();
-      require(made->count() > 0, CUDA_ERROR_NO_DEVICE);
-      auto faults = std::make_unique<Faults>(FaultTable(fault_table_name(made->config().for_all_users, made->set()), made->config().for_all_users));
-      g_faults.store(faults.release());
-      g_driver.store(made.release());
+      g_initialised = true;
     });
   });
+  g_init_result = api([] {
+    auto made = std::make_unique<Driver>();
+    require(made->count() > 0, CUDA_ERROR_NO_DEVICE);
+    auto faults = std::make_unique<Faults>(FaultTable(fault_table_name(made->config().for_all_users, made->set()), made->config().for_all_users));
+    g_faults.store(faults.release());
+    g_driver.store(made.release());
+  });
+  g_initialised = !may_begin_again(g_init_result);
   return g_init_result;
 }
 

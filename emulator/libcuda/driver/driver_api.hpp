@@ -40,6 +40,7 @@ enum CUresult : int {
   CUDA_ERROR_MPS_RPC_FAILURE = 806,
   CUDA_ERROR_MPS_SERVER_NOT_READY = 807,
   CUDA_ERROR_MPS_MAX_CLIENTS_REACHED = 808,
+  CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED = 809,
   CUDA_ERROR_MPS_CLIENT_TERMINATED = 810,
   CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
   CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
@@ -53,6 +54,11 @@ enum CUresult : int {
   CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE = 910,
   CUDA_ERROR_UNKNOWN = 999,
 };
+
+// Errors of a program that cannot be a client of MPS.
+constexpr bool is_mps_refusal(int error) {
+  return error >= CUDA_ERROR_MPS_CONNECTION_FAILED && error <= CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED;
+}
 
 using CUdevice = int;
 using CUdeviceptr = unsigned long long;

@@ -123,14 +123,20 @@ MpsClient::MpsClient(const Config& config) {
   }
   if (config.sharing != Sharing::slices) return;
   const std::string directory = environment("CUDA_MPS_PIPE_DIRECTORY");
-  join(directory.empty() ? kDefaultDirectory : directory);
+  join(directory.empty() ? kDefaultDirectory : directory, config.mps.error);
+}
+
+MpsClient::~MpsClient() {
+  leave();
+  g_client_file = nullptr;
 }
 
 // Without a control daemon in the directory a program runs as it would without MPS (nvidia-cuda-mps-control(1)).
-void MpsClient::join(const std::string& directory) {
+void MpsClient::join(const std::string& directory, int refusal) {
   const std::string said = directory + "/emulated_server";
   const Descriptor server(open(said.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (server.get() < 0) return;
+  require(refusal == 0, static_cast<CUresult>(refusal));
   lock(server.get(), directory);
   std::istringstream line(read_start(server.get()));
   int most = 0;

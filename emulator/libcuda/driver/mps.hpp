@@ -20,8 +20,12 @@ namespace emu {
 class MpsClient {
  public:
   // Joins the server, if there is one to join, with the limits of the environment. Throws Failure: SERVER_NOT_READY when
-  // the server is gone, MAX_CLIENTS_REACHED, CONNECTION_FAILED when the directory cannot be used.
+  // the server is gone, MAX_CLIENTS_REACHED, CONNECTION_FAILED when the directory cannot be used, or what [mps] refuses says.
   explicit MpsClient(const Config& config);
+  // Takes this process off its server's list: cuInit failed. A driver that has begun keeps its client until the process ends.
+  ~MpsClient();
+  MpsClient(const MpsClient&) = delete;
+  MpsClient& operator=(const MpsClient&) = delete;
 
   bool is_client() const { return client_; }
   pid_t server() const { return server_; }  // 0: none
@@ -34,7 +38,7 @@ class MpsClient {
   uint64_t memory_limit(int ordinal) const;
 
  private:
-  void join(const std::string& directory);
+  void join(const std::string& directory, int refusal);
   void read_environment();
 
   bool client_ = false;

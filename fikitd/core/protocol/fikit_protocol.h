@@ -73,6 +73,7 @@ enum fikit_message_type {
   FIKIT_MSG_KERNEL = 4,  /* client: describes a slot, once, before or shortly after its first launch */
   FIKIT_MSG_JOIN = 5,    /* daemon, to who asks to JOIN: become a client of MPS. A head and nothing else. The place is the
                             program's for as long as it keeps the connection */
+  FIKIT_MSG_OUTSIDE = 6, /* client, after JOIN: the driver refused it as a client of MPS. It gives its place up, and hangs up */
 };
 
 struct fikit_message_head {
@@ -87,14 +88,16 @@ enum fikit_purpose {
                               Answered by JOIN, or by REFUSED: then it runs outside. The GPU is not known yet, and 0 */
 };
 #define FIKIT_PURPOSE_MASK 0xffu
-/* In the purpose of who WORKs: the driver says that the program is a client of MPS, fikitd's or another. For reports. */
+/* In the purpose of who WORKs: the driver says that the program is a client of MPS, fikitd's or another; or that it is none. Neither: the
+ * driver does not say (before CU_DEVICE_ATTRIBUTE_MPS_ENABLED). */
 #define FIKIT_HELLO_MPS 0x100u
+#define FIKIT_HELLO_NO_MPS 0x200u
 #define FIKIT_MPS_DIRECTORY "mps" /* in run_dir: below it are the pipe directories of fikitd's MPS servers */
 
 struct fikit_hello {
   struct fikit_message_head head;
   uint32_t version; /* the oldest with which the shim works; a fikitd of version 2 welcomes no other than 2 */
-  uint16_t purpose; /* enum fikit_purpose, and FIKIT_HELLO_MPS */
+  uint16_t purpose; /* enum fikit_purpose, and FIKIT_HELLO_MPS or FIKIT_HELLO_NO_MPS */
   uint16_t newest;  /* the newest with which it works. 0: it says only one. In version 2 this was the upper half of purpose,
                        where that fikitd recognises WATCH by the whole word: who watches says 0 */
   uint8_t gpu_uuid[16]; /* cuDeviceGetUuid of the device this connection is about */
@@ -113,6 +116,12 @@ struct fikit_welcome {
 struct fikit_refused {
   struct fikit_message_head head;
   char reason[FIKIT_REASON_BYTES];
+};
+
+struct fikit_outside {
+  struct fikit_message_head head;
+  int32_t refusal; /* CUresult of cuInit as a client: 805 to 809 */
+  int32_t outside; /* CUresult of the second cuInit, outside MPS */
 };
 
 enum fikit_kernel_kind {

@@ -27,13 +27,14 @@ REASON_BYTES: Final = 256
 COLLECTIVES_BYTES: Final = 2048
 MESSAGE_BYTES: Final = 2048
 ANSWER_S: Final = 5
-HELLO, WELCOME, REFUSED, KERNEL, JOIN = 1, 2, 3, 4, 5
+HELLO, WELCOME, REFUSED, KERNEL, JOIN, OUTSIDE = 1, 2, 3, 4, 5, 6
 MEMORY_MAGIC: Final = 0x464B4D4D
 MEMORY_SHARES: Final = 256
 KIND_KERNEL, KIND_GRAPH, KIND_COOPERATIVE = 0, 1, 2
 PURPOSE_WORK, PURPOSE_WATCH, PURPOSE_JOIN = 0, 1, 2
 PURPOSE_MASK: Final = 0xFF
-HELLO_MPS: Final = 0x100  # in the purpose
+MPS_REFUSALS: Final = range(805, 810)  # CUDA_ERROR_MPS_CONNECTION_FAILED to CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED
+HELLO_MPS, HELLO_NO_MPS = 0x100, 0x200  # in the purpose
 COPY_NONE, COPY_IN, COPY_OUT = 0, 1, 2
 PLAN_CHUNK_BYTES: Final = 2 * 2**20
 PLAN_CHUNKS: Final = 32  # of one move
@@ -73,6 +74,10 @@ class WelcomeLayout(ctypes.Structure):
 
 class RefusedLayout(ctypes.Structure):
     _fields_ = (("head", HeadLayout), ("reason", ctypes.c_uint8 * REASON_BYTES))
+
+
+class OutsideLayout(ctypes.Structure):
+    _fields_ = (("head", HeadLayout), ("refusal", ctypes.c_int32), ("outside", ctypes.c_int32))
 
 
 class KernelLayout(ctypes.Structure):
@@ -144,13 +149,21 @@ class Hello:
     device: Device
     watches: bool = False  # it asks about the memory of its job and uses no GPU
     joins: bool = False  # it asks whether it may become a client of MPS
-    in_mps: bool = False  # the driver says that the program is one
+    in_mps: bool | None = None  # whether the program is one, by the driver's word; None: the driver does not say
 
     @property
     def version(self) -> int | None:
         """The newest version that both sides know; None when there is none."""
         newest = min(self.newest, VERSION)
         return newest if newest >= max(self.oldest, OLDEST) else None
+
+
+@dataclass(frozen=True)
+class Outside:
+    """How the driver refused a program as a client of MPS. Both are CUDA errors."""
+
+    refusal: int
+    outside: int  # of the second try, outside MPS; 0: the program runs there
 
 
 @dataclass(frozen=True)
@@ -200,8 +213,16 @@ def parse_hello(packet: bytes) -> Hello:
         device,
         purpose == PURPOSE_WATCH,
         purpose == PURPOSE_JOIN,
-        bool(m.purpose & HELLO_MPS),
+        True if m.purpose & HELLO_MPS else False if m.purpose & HELLO_NO_MPS else None,
     )
+
+
+def parse_outside(packet: bytes) -> Outside:
+    """The last packet of a program that fikitd let join MPS; ProtocolError when it is another."""
+    m = _layout(packet, OUTSIDE, OutsideLayout, "refusal of MPS")
+    if m.refusal not in MPS_REFUSALS:
+        raise ProtocolError(f"CUDA error {m.refusal} is no refusal of MPS")
+    return Outside(m.refusal, m.outside)
 
 
 def parse_kernel(packet: bytes) -> Kernel:

@@ -186,8 +186,8 @@ class Clients:
             await self._mps.ready(record)
             with self._mps.joined(record, peer.pid):
                 send(connection, protocol.join())
-                while await receive(connection):
-                    raise ProtocolError("a message of one who has joined MPS")
+                if packet := await receive(connection):
+                    self._mps.refused_by_driver(record, protocol.parse_outside(packet))
         except Outside as error:
             raise Refused(str(error)) from None
 

@@ -36,7 +36,7 @@ class Client:
         self.seen = array("Q")  # identities of the first kernels that it launched
         self.matching: asyncio.Future[None] | None = None
         self.peak_memory_bytes = 0
-        self.in_mps = False  # as the driver told it
+        self.in_mps: bool | None = None  # by the driver's word; None: the driver did not say
         self.mode = ""  # in which it shares its GPU
         self.described_bytes = 0  # by descriptions of its kernels
         self.kept: KeptClient | None = None  # from the fikitd before this one

@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from fikitd.api.report_format import MPS, OTHER_MPS, SLICES
+from fikitd.base import protocol
 from fikitd.base.shares import NoPlace, mps_clients
 from fikitd.config.fikit_toml import GpuConfig
 from fikitd.gpus.devices import Devices
 from fikitd.jobs.identify import Unidentified, identify, read_process
 from fikitd.jobs.registry import Jobs
 from fikitd.mps import notes, servers
-from fikitd.mps.control import MpsError, client_environment
+from fikitd.mps.control import MpsError, client_environment, driver_refused
 from fikitd.mps.members import Members
 from fikitd.mps.servers import Server
 from fikitd.store.records import JobRecord, JobRecords
@@ -255,11 +256,19 @@ class Clients:
         self._say(record, f"a program of it runs outside MPS, in time slices of its own{more}: {why}")
         return Outside(why)
 
-    def mode_of(self, pid: int, driver_says_so: bool) -> str:
-        """How the program's kernels share the GPU. The driver's word comes by way of the program: it is for reports."""
-        if any(gpu.members.find(pid) for gpu in self._gpus.values()):
+    def refused_by_driver(self, record: JobRecord, refusal: protocol.Outside) -> None:
+        """Say in the report of its job that a program which fikitd had let join is no client."""
+        self._say(record, driver_refused(refusal.refusal, refusal.outside))
+
+    def mode_of(self, pid: int, in_mps: bool | None) -> str:
+        """How the program's kernels share the GPU.
+
+        `in_mps`: the driver's word, or None where the driver does not know. It comes by way of the program. A program that denies MPS is
+        taken for one in time slices, for which the policy reckons switches; so a false word costs the program itself.
+        """
+        if in_mps is not False and any(gpu.members.find(pid) for gpu in self._gpus.values()):
             return MPS
-        return OTHER_MPS if driver_says_so else SLICES
+        return OTHER_MPS if in_mps else SLICES
 
     def works(self, pid: int, unfinished: Callable[[], int]) -> None:
         """A client of MPS has a page by which one can tell how much of its work is unfinished."""

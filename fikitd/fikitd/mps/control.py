@@ -42,6 +42,15 @@ ASK_S: Final = 2.0
 FAULT: Final = "FAULT"
 INITIALIZING: Final = "INITIALIZING"
 
+# cuInit's errors of a program that cannot be a client (cuda.h).
+REFUSALS: Final = {
+    805: "the program does not reach the MPS server, for example because it has a /dev/shm of its own",
+    806: "a call to the MPS server failed",
+    807: "the MPS server was not ready",
+    808: "the MPS server had no room for another client",
+    809: "the GPU had no room for another client's connections",
+}
+
 # Words that NVIDIA's programs say, and a pid. Whatever else an answer holds is not looked at.
 _STATES = re.compile(r"\b(ACTIVE|INITIALIZING|FAULT)\b")
 _PID = re.compile(r"\d{1,10}", re.ASCII)
@@ -94,6 +103,12 @@ def joined(environment: Mapping[str, str], said: Mapping[str, str], directory: P
     if ENV_PIPES in left or ENV_PIPES not in said:
         return left
     return {**left, **said, ENV_DEVICES: "0" if left.get(ENV_DEVICES) == "0" else said[ENV_DEVICES]}
+
+
+def driver_refused(refusal: int, outside: int) -> str:
+    """The sentence of a report about a program that the driver did not let into MPS: CUDA's error, and that of the try outside MPS (0: none)."""
+    then = "it runs outside MPS, in time slices of its own" if outside == 0 else f"CUDA did not start outside MPS either (error {outside})"  # fmt: skip
+    return f"the driver refused a program of it as a client of MPS (CUDA error {refusal}: {REFUSALS[refusal]}): {then}"
 
 
 def socket_path_fits(pipes: Path) -> bool:

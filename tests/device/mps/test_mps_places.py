@@ -124,6 +124,16 @@ def test_a_container_that_has_no_run_dir_runs_outside_mps_and_outside_fikit(site
     assert "runs without priorities" in said
 
 
+@needs_root
+def test_a_program_that_fikitd_lets_join_and_whose_driver_finds_no_server_has_time_slices(site: MpsSite) -> None:
+    """A container may show fikitd's socket and hide MPS's directories: the driver then runs as without MPS, and says so."""
+    site.start()
+    in_container(site, "mount --make-rprivate / && mount -t tmpfs none {run_dir}/mps")
+    job, process = site.beats()
+    assert not site.in_mps(process.pid)
+    assert site.report(job)["device_mode"] == "slices"
+
+
 def ask_to_join(site: MpsSite) -> socket.socket:
     """As a shim of this process would."""
     asking = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -142,6 +152,11 @@ def mine(site: MpsSite) -> None:
     eventually(lambda: site.daemon.control.mps("mine"), 15.0)
 
 
+def outside(refusal: int, again: int) -> bytes:
+    size = ctypes.sizeof(protocol.OutsideLayout)
+    return bytes(protocol.OutsideLayout(protocol.HeadLayout(protocol.OUTSIDE, size), refusal, again))
+
+
 def heard(asking: socket.socket) -> bytes:
     return asking.recv(4096)
 
@@ -153,6 +168,18 @@ def test_who_joins_and_goes_on_talking_loses_its_place(site: MpsSite) -> None:
         assert heard(asking) == protocol.join()
         asking.send(b"\xff" * 100)
         assert heard(asking) == b""
+
+
+@pytest.mark.usefixtures("mine")
+@pytest.mark.parametrize(("refusal", "again"), [(805, 0), (809, 100)])
+def test_who_says_that_the_driver_refused_it_gives_its_place_back(site: MpsSite, refusal: int, again: int) -> None:
+    for _ in range(5):  # more than there are places
+        asking = ask_to_join(site)
+        assert heard(asking) == protocol.join()
+        asking.send(outside(refusal, again))
+        assert heard(asking) == b""
+    assert f"CUDA error {refusal}: " in site.daemon.log.read_text()
+    assert "no valid message" not in site.daemon.log.read_text()
 
 
 @pytest.mark.usefixtures("mine")

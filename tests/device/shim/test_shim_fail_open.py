@@ -58,7 +58,7 @@ def test_a_daemon_of_version_1_refuses_and_the_program_runs(program: Start, daem
     out, err = program(LAUNCH_TEN, fikitd).finish()
     assert out == "10\n"
     assert "install the same fikit" in one_line(err)
-    assert struct.unpack_from("<IHH", fikitd.hellos[0], 8) == (2, 0, shim_daemon.VERSION)
+    assert struct.unpack_from("<IHH", fikitd.hellos[0], 8) == (2, shim_daemon.NO_MPS, shim_daemon.VERSION)
 
 
 @pytest.mark.parametrize(

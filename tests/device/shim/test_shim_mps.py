@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 
 import pytest
-from shim_daemon import JOIN, MAY_JOIN, Daemon, refusal
+from shim_daemon import JOIN, MAY_JOIN, Daemon, refusal, wait_for
 from shim_program import Program
 
 pytest_plugins = ["shim_fixtures"]
@@ -37,7 +37,7 @@ def outside(daemon: Daemon) -> str:
 
 
 def purposes(daemon: Daemon) -> list[int]:
-    return [struct.unpack_from("<H", hello, 12)[0] for hello in daemon.hellos]
+    return [struct.unpack_from("<H", hello, 12)[0] & 0xFF for hello in daemon.hellos]
 
 
 def test_who_may_join_begins_with_the_pipe_directory_that_it_was_told(program: Start, daemon: StartDaemon) -> None:
@@ -119,6 +119,110 @@ def test_a_pipe_directory_too_long_for_any_path_is_left_as_it_is(program: Start,
     out, _ = program(RUN, fikitd, CUDA_MPS_PIPE_DIRECTORY=long).finish()
     assert out.split()[0] == outside(fikitd)
     assert out.split()[1] == long
+
+
+REFUSALS = [805, 806, 807, 808, 809]
+BEGIN = (
+    RUN.replace("context()", "begins = cu.cuInit(0)")
+    .replace("check(launch(function('k')))", "")
+    .replace("calls('cuLaunchKernel')", "begins, calls('cuInit')")
+)
+
+
+@pytest.mark.parametrize("error", REFUSALS)
+def test_who_is_refused_by_the_driver_begins_outside_with_one_line_and_gives_its_place_up(
+    program: Start, daemon: StartDaemon, error: int
+) -> None:
+    fikitd = daemon(join=MAY)
+    child = program(RUN + "pause()\n", fikitd, **told(fikitd), FAKE_CUDA_INIT=f"{error} 0")
+    pipes = told(fikitd)["CUDA_MPS_PIPE_DIRECTORY"]
+    assert child.line() == f"{outside(fikitd)} {pipes} 1", "the variable is as before, and the program works"
+    wait_for(lambda: len(fikitd.connections) == 1, "end of its connection to MPS")
+    assert fikitd.outside == [(error, 0)]
+    assert purposes(fikitd) == [MAY_JOIN, 0]
+    child.go()
+    _, err = child.finish()
+    assert err == (
+        "fikit: this program runs outside MPS, in time slices of its own: the driver refused it as a client of MPS "
+        f"(CUDA error {error}).\n"
+    )
+
+
+@pytest.mark.parametrize("second", [*REFUSALS, 3, 100])
+def test_a_driver_that_refuses_a_second_time_gives_the_program_its_first_error(
+    program: Start, daemon: StartDaemon, second: int
+) -> None:
+    fikitd = daemon(join=MAY)
+    child = program(BEGIN + "pause()\n", fikitd, **told(fikitd), FAKE_CUDA_INIT=f"807 {second}")
+    assert child.line() == f"{outside(fikitd)} {told(fikitd)['CUDA_MPS_PIPE_DIRECTORY']} 807 2"
+    wait_for(lambda: not fikitd.connections, "end of its connection to MPS")
+    assert fikitd.outside == [(807, second)]
+    child.go()
+    _, err = child.finish()
+    assert err == (
+        "fikit: the driver refused this program as a client of MPS (CUDA error 807), and did not start outside MPS either "
+        f"(CUDA error {second}): the program gets the first error.\n"
+    )
+
+
+def test_who_was_refused_for_good_stays_outside_however_often_it_begins(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon(join=MAY)
+    code = "first = cu.cuInit(0)\n" + BEGIN
+    out, err = program(code, fikitd, **told(fikitd), FAKE_CUDA_INIT="805 805 0").finish()
+    assert out == f"{outside(fikitd)} {told(fikitd)['CUDA_MPS_PIPE_DIRECTORY']} 0 3\n"
+    assert err.count("\n") == 1
+    assert purposes(fikitd) == [MAY_JOIN]
+
+
+@pytest.mark.parametrize("error", [1, 3, 100, 804, 810, 999])
+def test_any_other_error_is_the_programs_and_its_place_stays(program: Start, daemon: StartDaemon, error: int) -> None:
+    fikitd = daemon(join=MAY)
+    pipes = told(fikitd)["CUDA_MPS_PIPE_DIRECTORY"]
+    child = program(BEGIN + "pause()\n", fikitd, **told(fikitd), FAKE_CUDA_INIT=f"{error} 0")
+    assert child.line() == f"{pipes} {pipes} {error} 1"
+    assert len(fikitd.connections) == 1
+    child.go()
+    assert child.finish()[1] == ""
+    assert fikitd.outside == []
+
+
+@pytest.mark.parametrize("pipes", ["", "/tmp/nvidia-mps", "{directory}/mps/outside"])
+def test_a_program_that_was_not_let_into_fikits_mps_has_no_second_try(
+    program: Start, daemon: StartDaemon, pipes: str
+) -> None:
+    fikitd = daemon(join=MAY)
+    pipes = pipes.format(directory=fikitd.path.parent)
+    env = {"CUDA_MPS_PIPE_DIRECTORY": pipes} if pipes else {}
+    out, err = program(BEGIN, fikitd, **env, FAKE_CUDA_INIT="805 0").finish()
+    assert (out, err) == (f"{pipes or '-'} {pipes or '-'} 805 1\n", "")
+    assert purposes(fikitd) == []
+
+
+def test_who_was_refused_by_fikitd_has_no_second_try(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon(join=refusal("no"))
+    out, err = program(BEGIN, fikitd, **told(fikitd), FAKE_CUDA_INIT="805 0").finish()
+    assert out == f"{outside(fikitd)} {told(fikitd)['CUDA_MPS_PIPE_DIRECTORY']} 805 1\n"
+    assert err.count("\n") == 1
+
+
+def test_threads_that_begin_together_get_one_answer(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon(join=MAY)
+    code = """
+import threading
+together, answers = threading.Barrier(8), []
+def begin():
+    together.wait()
+    answers.append(cu.cuInit(0))
+threads = [threading.Thread(target=begin) for _ in range(8)]
+for each in threads: each.start()
+for each in threads: each.join()
+say(*answers)
+"""
+    out, err = program(code, fikitd, **told(fikitd), FAKE_CUDA_INIT="805 0").finish()
+    assert out == "0 0 0 0 0 0 0 0\n"
+    assert err.count("\n") == 1
+    assert purposes(fikitd) == [MAY_JOIN]
+    assert fikitd.outside == [(805, 0)]
 
 
 def test_a_child_of_a_fork_asks_for_a_place_of_its_own(program: Start, daemon: StartDaemon) -> None:

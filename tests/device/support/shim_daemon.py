@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-HELLO, WELCOME, REFUSED, KERNEL, JOIN = 1, 2, 3, 4, 5
+HELLO, WELCOME, REFUSED, KERNEL, JOIN, OUTSIDE = 1, 2, 3, 4, 5, 6
 WATCH, MAY_JOIN = 1, 2  # purposes of a hello
+NO_MPS = 0x200  # with a purpose: the stand-in driver knows MPS's attribute, and denies it
 OPEN, CLOSED = 0, 1
 LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED, MARK, MARK_GRANT, COPY, TOUCHES, TOUCH, FREED = range(1, 14)
 VERSION, RING_ENTRIES, SLOTS = 8, 4096, 4096
@@ -292,6 +293,7 @@ class Daemon:
         self.watchers: list[Page] = []
         self.pids: list[int] = []
         self.hellos: list[bytes] = []
+        self.outside: list[tuple[int, int]] = []  # programs that the driver refused: CUDA's two errors
         self.kernels: dict[int, dict[str, Any]] = {}
         self.connections: list[socket.socket] = []
         self.welcomed: set[socket.socket] = set()
@@ -328,6 +330,9 @@ class Daemon:
             return False
         if (kind := struct.unpack_from("<I", packet)[0]) == HELLO:
             return self._hello(client, packet)
+        if kind == OUTSIDE:
+            self.outside.append(struct.unpack_from("<ii", packet, 8))
+            return True
         assert kind == KERNEL
         self._describe(packet)
         return True

@@ -18,6 +18,7 @@ LAYOUTS = {
     "fikit_hello": protocol.HelloLayout,
     "fikit_welcome": protocol.WelcomeLayout,
     "fikit_refused": protocol.RefusedLayout,
+    "fikit_outside": protocol.OutsideLayout,
     "fikit_kernel": protocol.KernelLayout,
     "fikit_memory_share": protocol.MemoryShareLayout,
     "fikit_memory": protocol.MemoryLayout,
@@ -45,6 +46,10 @@ CONSTANTS = {
     "FIKIT_MSG_WELCOME": protocol.WELCOME,
     "FIKIT_MSG_REFUSED": protocol.REFUSED,
     "FIKIT_MSG_KERNEL": protocol.KERNEL,
+    "FIKIT_MSG_JOIN": protocol.JOIN,
+    "FIKIT_MSG_OUTSIDE": protocol.OUTSIDE,
+    "FIKIT_HELLO_MPS": protocol.HELLO_MPS,
+    "FIKIT_HELLO_NO_MPS": protocol.HELLO_NO_MPS,
     "FIKIT_KIND_KERNEL": protocol.KIND_KERNEL,
     "FIKIT_KIND_GRAPH": protocol.KIND_GRAPH,
     "FIKIT_KIND_COOPERATIVE": protocol.KIND_COOPERATIVE,
@@ -103,6 +108,28 @@ def test_names_cannot_carry_terminal_sequences() -> None:
 def test_short_packets_are_no_hello(cut: int) -> None:
     with pytest.raises(protocol.ProtocolError, match="bytes"):
         protocol.parse_hello(fakes.hello()[:cut])
+
+
+def outside(refusal: int, again: int) -> bytes:
+    size = ctypes.sizeof(protocol.OutsideLayout)
+    return bytes(protocol.OutsideLayout(protocol.HeadLayout(protocol.OUTSIDE, size), refusal, again))
+
+
+@pytest.mark.parametrize("refusal", [804, 810, 0, -1, 2**31 - 1])
+def test_only_errors_of_mps_are_refusals_of_it(refusal: int) -> None:
+    assert protocol.parse_outside(outside(805, -3)) == protocol.Outside(805, -3)
+    with pytest.raises(protocol.ProtocolError, match="no refusal of MPS"):
+        protocol.parse_outside(outside(refusal, 0))
+    with pytest.raises(protocol.ProtocolError, match="11 bytes"):
+        protocol.parse_outside(outside(805, 0)[:11])
+
+
+@pytest.mark.parametrize(
+    ("bits", "said"),
+    [(0, None), (protocol.HELLO_MPS, True), (protocol.HELLO_NO_MPS, False), (0xFF00, True)],
+)
+def test_a_hello_says_what_the_driver_says_of_mps_or_nothing(bits: int, said: bool | None) -> None:
+    assert protocol.parse_hello(fakes.hello(purpose=bits)).in_mps is said
 
 
 def test_a_long_reason_is_cut_at_a_character() -> None:

@@ -46,6 +46,15 @@ def test_a_kernel_description_is_understood_or_a_protocol_error(packet: bytes) -
     assert kernel.name.isprintable()
 
 
+@given(packets())
+def test_a_refusal_of_mps_is_understood_or_a_protocol_error(packet: bytes) -> None:
+    try:
+        refusal = protocol.parse_outside(packet)
+    except protocol.ProtocolError:
+        return
+    assert refusal.refusal in protocol.MPS_REFUSALS
+
+
 def test_packets_of_shims_are_understood() -> None:
     protocol.parse_hello(fakes.hello())
     assert protocol.parse_hello(fakes.hello(purpose=protocol.PURPOSE_JOIN)).joins

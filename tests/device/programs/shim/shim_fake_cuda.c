@@ -97,7 +97,18 @@ API void fake_version(int version) {
 
 HIDDEN _Thread_local void *current;
 
-static char pipes_at_init[256];
+static char pipes_at_init[256]; /* of the newest cuInit */
+
+/* FAKE_CUDA_INIT: what each cuInit answers, as "805 0"; the last answer holds for all further ones. None: 0. */
+static CUresult init_result(void) {
+  static const char *rest;
+  static CUresult result;
+  if (!rest)
+    rest = getenv("FAKE_CUDA_INIT");
+  if (rest && *rest)
+    result = (CUresult)strtol(rest, (char **)&rest, 10);
+  return result;
+}
 
 API CUresult cuInit(unsigned flags) {
   const char *pipes = getenv("CUDA_MPS_PIPE_DIRECTORY");
@@ -105,7 +116,7 @@ API CUresult cuInit(unsigned flags) {
   COUNTED;
   snprintf(pipes_at_init, sizeof pipes_at_init, "%s", pipes ? pipes : "");
   free(strdup("what one allocator gives, the same must take back"));
-  return 0;
+  return init_result();
 }
 API const char *fake_pipes_at_init(void) { /* where a driver would look for MPS */
   return pipes_at_init;
