@@ -16,6 +16,7 @@ from fikitd.config import fikit_toml
 from fikitd.mps import control, notes
 from fikitd.mps.control import MpsError
 
+from fikit.checks import private_shm
 from fikit.checks.check import Check, fail, ok, warn
 
 PROC: Final = Path("/proc")
@@ -42,6 +43,8 @@ def area(has_gpu: bool) -> Iterator[Check]:
     if asked and has_gpu:
         yield programs()
         yield pipe_path(directory)
+    if asked:
+        yield from private_shm.area()
     yield from rights(directory)
     known = notes.found(directory)
     for note in known or ():
