@@ -160,6 +160,22 @@ def test_mps_outlives_restarts_of_the_service_and_ends_with_its_last_job(
     assert (told["fikitd"], told["ended"]) == (3, [])
 
 
+@pytest.mark.parametrize("code", [0, 1])
+def test_the_module_that_mps_opens_is_loaded_before_the_service_or_missed(
+    node: Node, tmp_path: Path, code: int
+) -> None:
+    """What `modprobe@.service` does is systemd's; this one leaves a mark, and may fail."""
+    order = tmp_path / "order"
+    text = f"[Service]\nType=oneshot\nExecStart=/bin/sh -c 'sleep .3; echo %i >>{order}; exit {code}'\n"
+    (tmp_path / "units/modprobe@.service").write_text(text)
+    drop_in = f"[Service]\nType=oneshot\nExecStartPre=\nExecStart=\nExecStart=/bin/sh -c 'echo fikitd >>{order}'\n"
+    (tmp_path / "units/fikitd.service.d/order.conf").write_text(drop_in)
+    assert node.run("systemctl", "daemon-reload").returncode == 0
+    started = node.run("systemctl", "start", "fikitd")
+    assert started.returncode == 0, started.stderr
+    assert order.read_text().split() == ["nvidia_uvm", "fikitd"]
+
+
 def test_what_an_agent_has_left_set_is_looked_for_after_it_has_ended(node: Node, tmp_path: Path) -> None:
     """The agent is a program that sleeps here, --clear one that leaves a line, and minutes are seconds."""
     cleared = tmp_path / "cleared"
