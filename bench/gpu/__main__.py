@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from fikitd.base import build
 
-from bench.gpu import calls, pairs, parts, processes
+from bench.gpu import calls, cells, mps, parts, processes, reaper
 from bench.gpu.context import Context, Found, Options, Part
 from bench.gpu.pages import tables
 from bench.gpu.place import Place, place
@@ -121,6 +121,8 @@ def measure(run: Run, where: Place) -> None:
     run.write()
     run.say(run.device["name"], f"{run.device['driver'] or 'no NVIDIA kernel driver'}, {arguments.json}")
     library = parts.library_path(run.device["library"])
+    where.env.update(mps.with_mps_on_path(where.env, library))
+    os.environ["PATH"] = where.env["PATH"]  # fikitd's
     for name, part in calls.chosen(arguments.call, arguments.parts):
         run.part(name, part, where, library)
 
@@ -149,8 +151,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="for everything, the build included; default: the call's")
     parser.add_argument("--seconds", type=float, help="windows of a cell of the pairs; default 3")
     parser.add_argument("--quick", action="store_true", help="a short form of every part, to try the bench itself")
-    parser.add_argument("--ways", nargs="+", choices=pairs.WAYS, default=list(pairs.WAYS), metavar="WAY",
-                        help=f"pairs: in which of {', '.join(pairs.WAYS)}")  # fmt: skip
+    parser.add_argument("--ways", nargs="+", choices=cells.WAYS, default=list(cells.WAYS), metavar="WAY",
+                        help=f"pairs: in which of {', '.join(cells.WAYS)}")  # fmt: skip
     parser.add_argument("--evict", action="store_true",
                         help="memory: fill the GPU and push managed memory out; of some virtual machines the GPU hangs then")  # fmt: skip
     parser.add_argument("--programs", choices=("auto", "torch", "driver"), default="auto",
@@ -203,4 +205,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(reaper.guarded(main))

@@ -56,7 +56,10 @@ class Client:
 
 
 class Asking:
-    """The questions of one part: `found` has {name: {"answer" or "error", "took_s"}}."""
+    """The questions of one part: `found` has {name: {"answer" or "error", "took_s"}}.
+
+    An answer that has "error", or of which each part has, is an error; then "said" has the rest.
+    """
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -79,7 +82,9 @@ class Asking:
         try:
             if self.until - begin < min(0.5, most_s):
                 raise BenchError("the time was over")
-            entry = {"answer": question()}
+            answer = question()
+            why = _error(answer)
+            entry = {"answer": answer} if why is None else {"error": why, "said": answer}
         except Exception as error:  # whatever a driver says
             entry = {"error": str(error) if isinstance(error, BenchError) else f"{type(error).__name__}: {error}"}
         self._end_clients()
@@ -153,6 +158,15 @@ class Asking:
                 found["server"] = servers[0]
             time.sleep(0.01)
         return {**found, "s": round(time.monotonic() - begin, 3), "tail": [] if found["server"] else daemon.tail()}
+
+
+def _error(answer: Found) -> str | None:
+    if "error" in answer:
+        return str(answer["error"])
+    parts = list(answer.values())
+    if parts and all(isinstance(part, Mapping) and "error" in part for part in parts):
+        return str(parts[0]["error"])
+    return None
 
 
 def said(daemon: Daemon, text: str, limit_s: float) -> str:

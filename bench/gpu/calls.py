@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bench.gpu import conformance, memory, pairs, parts, plans, questions, second
+from bench.gpu import conformance, frameworks, memory, pairs, parts, plans, questions, second
 from bench.gpu.context import Context, Found, Part
 from bench.record import BenchError
 
@@ -43,7 +43,7 @@ PARTS: dict[str, Part] = {
     "memory": Part(_memory, 45),
     "conformance": Part(lambda c: conformance.conformance(c.place, _scale(c).programs, c.library, c.left()), 60),
     "plans": Part(_plans),
-    "frameworks": Part(lambda c: dict(pairs.frameworks(c.place, c.deadline))),
+    "frameworks": Part(lambda c: dict(frameworks.frameworks(c.place, c.deadline))),
 }
 
 

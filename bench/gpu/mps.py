@@ -91,21 +91,29 @@ class Daemon:
                 self.servers(limit_s / 2)
             with suppress(BenchError):
                 self.ask("quit", limit_s / 2)
-        self._servers |= set(_children(self.program.process.pid))
+        self._servers |= set(processes.family(self.program.process.pid))
         self.program.finish(time.monotonic() + (1.0 if self.alive() else 0.0))
         for pid in self._servers:
-            if pid > 1 and _is_mps(pid):
+            if pid > 1 and is_mps(pid):
                 with suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
 
 
-def _children(pid: int) -> list[int]:
-    with suppress(OSError, ValueError):
-        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return []
+def clients(place: Place, pipes: str) -> set[int]:
+    """Whom the servers of the control daemon of that pipe directory have; nobody where no daemon answers."""
+    env = {**place.env, "CUDA_MPS_PIPE_DIRECTORY": pipes}
+
+    def ask(text: str) -> list[int]:
+        answer = processes.run(COMMAND, [COMMAND], env, place.directory, LIMIT_S, f"{text}\n")
+        return [int(word) for word in answer.split() if word.isdecimal()]
+
+    with suppress(BenchError):
+        return {client for server in ask("get_server_list") for client in ask(f"get_client_list {server}")}
+    return set()
 
 
-def _is_mps(pid: int) -> bool:
+def is_mps(pid: int) -> bool:
+    """Whether it is one of MPS's programs: a pid may be another's by now."""
     with suppress(OSError):
         return b"mps" in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False

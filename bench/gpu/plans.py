@@ -72,9 +72,7 @@ class Programs:
         return worker
 
     def _run(self, worker: Worker, name: str, seconds: float) -> list[int]:
-        start_ns = time.monotonic_ns() + 1_000_000
-        (requests,) = crew.run([(worker, name, None)], start_ns, start_ns + round(seconds * 1e9))
-        return [end - begin for _, begin, end in requests]
+        return [end - begin for _, begin, end in crew.alone(worker, name, seconds)]
 
     def _passes(self, name: str, wrap: list[str]) -> dict[str, float]:
         worker = self._worker(name, wrap)

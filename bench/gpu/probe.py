@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 NAME_BYTES = 256
 ATTRIBUTES = {"multiprocessors": 16, "compute_mode": 20, "major": 75, "minor": 76, "stream_memory": 122}
@@ -32,6 +33,8 @@ def look() -> dict[str, Any]:
     driver.cuDeviceTotalMem_v2(ctypes.byref(memory), 0)
     driver.cuDeviceGetCount(ctypes.byref(count))
     driver.cuDriverGetVersion(ctypes.byref(version))
+    uuid = (ctypes.c_ubyte * 16)()
+    driver.cuDeviceGetUuid(uuid, 0)
     found: dict[str, Any] = {}
     for key, attribute in ATTRIBUTES.items():
         value = ctypes.c_int()
@@ -43,7 +46,7 @@ def look() -> dict[str, Any]:
         "multiprocessors": found["multiprocessors"], "compute_mode": MODES.get(found["compute_mode"], "unknown"),
         "compute_capability": f"{found['major']}.{found['minor']}", "stream_memory_operations": bool(found["stream_memory"]),
         "mig": "MIG" in text, "emulated": "Emulated" in text, "library": min(libraries, default=""),
-        "driver": _kernel_driver(),
+        "driver": _kernel_driver(), "uuid": f"GPU-{UUID(bytes=bytes(uuid))}",
     }  # fmt: skip
 
 

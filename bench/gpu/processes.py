@@ -40,6 +40,19 @@ def end_all() -> None:
         _kill(process, "a program")
 
 
+def family(pid: int) -> list[int]:
+    """The process and all that descend from it, parents first."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[1-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+            number, _, rest = entry.read_text().partition(" (")
+            children.setdefault(int(rest.rpartition(")")[2].split()[1]), []).append(int(number))
+    found = [pid]
+    for each in found:
+        found += children.get(each, [])
+    return found
+
+
 class Program:
     """A started program whose lines are read one by one."""
 

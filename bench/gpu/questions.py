@@ -130,6 +130,8 @@ class Server:
             self._daemon = asked.daemon("asked-plain")
             found["without_flag"] = answer = asked.begin_server(self._daemon, 4)
         self._server = answer["server"]
+        if not self._server:
+            return {"error": f"no MPS server began: {' / '.join(answer['tail']) or answer['start_server']}", **found}
         pipe = self._daemon.pipe
         found["pipe"] = sorted(f"{oct(p.stat().st_mode)} {p.stat().st_uid} {p.name}" for p in (pipe, *pipe.iterdir()))
         return found
@@ -171,8 +173,8 @@ class Server:
         return {"before cuInit": self._run("late_env", nowhere), "after cuInit": self._run("late_env_ctx", nowhere)}
 
     def by_uuid(self) -> Found:
-        uuid = self._asked.found.get("nvidia-smi", {}).get("answer", {}).get("uuid")
-        return {each: self._run("join", CUDA_VISIBLE_DEVICES=each) for each in (uuid, "0") if each}
+        names = self._asked.context.gpu["uuid"], "0"
+        return {name: self._run("join", CUDA_VISIBLE_DEVICES=name) for name in names}
 
     def listed(self) -> Found:
         """Seconds that a client of little and of much memory takes to end, and stays listed afterwards."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,8 +20,11 @@ from typing import Any
 from fikitd.api.client import Control, ControlError, DaemonUnreachable, wait_until_there
 from fikitd.profiles.profile_store import ProfileStore
 
+from bench.gpu import cores, mps, processes
+from bench.gpu.asking import CLIENT
 from bench.gpu.fake_systemd import Systemd
 from bench.gpu.place import Place
+from bench.gpu.processes import Program
 from bench.record import BenchError
 
 START_S = 10.0
@@ -32,33 +36,48 @@ SMALLER = (
 
 
 class Service:
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, *, mps_on: str = "", profiles: Path | None = None) -> None:
+        """mps_on: UUID of a GPU; its programs share this GPU by fikitd's MPS servers. Empty: programs share in time slices.
+        profiles: a directory of profiles that exists."""
         self.root = Path(tempfile.mkdtemp(prefix="fikit-", dir=place.directory))
         self.env = {**place.env, "FIKIT_CONFIG": str(self.root / "fikit.toml")}
+        if mps_on:
+            self.env["CUDA_VISIBLE_DEVICES"] = mps_on  # the GPU is certain, also where no pynvml is
+        self.profiles = profiles or self.root / "profile"
+        self._place, self._mps = place, bool(mps_on)
+        self._holder: Program | None = None
         self.log = self.root / "fikitd.log"
         self.policy = ""
-        self._spins = True
         self._memory_bytes = 0
         self._systemd = Systemd(self.root / "notify")
         self._process: subprocess.Popen[bytes] | None = None
 
-    def use(self, policy: str, *, spins: bool = True) -> None:
-        """From now on fikitd has this policy, and has counted of the programs what the one before it had; BenchError with its last words when it does
-        not start. spins: as its configuration has it by default; else its threads only sleep."""
+    @property
+    def run_dir(self) -> Path:
+        return self.root / "run"
+
+    @property
+    def pid(self) -> int | None:
+        """fikitd's, while it runs."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    def use(self, policy: str) -> None:
+        """From now on fikitd has this policy, and has counted of the programs what the one before it had. BenchError with its last words: it does
+        not start."""
         runs = self._process is not None and self._process.poll() is None
-        if (policy, spins) == (self.policy, self._spins) and runs:
+        if policy == self.policy and runs:
             return
         before: dict[str, int] = {}
         if runs:
             with suppress(DaemonUnreachable, ControlError):
                 before = self._counted()
         self._end()
-        self._spins = spins
         self._write_config(policy)
         self._process = self._systemd.start(self._command(), self.log)
+        cores.pin("fikitd", self._process.pid)
         try:
-            wait_until_there(self.root / "run", self._process, START_S)
-            running = Control(self.root / "run").ping().split()[-1]
+            wait_until_there(self.run_dir, self._process, START_S)
+            running = Control(self.run_dir).ping().split()[-1]
             self._wait_for_counts(before)
         except (DaemonUnreachable, ControlError) as error:
             raise BenchError(f"fikitd: {error}: {self._last_line()}") from error
@@ -66,9 +85,14 @@ class Service:
             raise BenchError(f"fikitd has policy {running}, where it was told to have {policy}")
         self.policy = policy
 
+    def restart(self) -> None:
+        """The next fikitd, with the same policy."""
+        policy, self.policy = self.policy, ""
+        self.use(policy)
+
     def _counted(self) -> dict[str, int]:
         """Kernels by job."""
-        return {str(job["job"]): int(job["kernels"]) for job in Control(self.root / "run").jobs()}
+        return {str(job["job"]): int(job["kernels"]) for job in Control(self.run_dir).jobs()}
 
     def _wait_for_counts(self, before: dict[str, int]) -> None:
         """A fikitd that was started anew first reads what its programs did under the one before it: what is counted until then is no cell's."""
@@ -91,7 +115,9 @@ class Service:
 
     def _write_config(self, policy: str) -> None:
         directories = {
-            key: str(self.root / key.removesuffix("_dir")) for key in ("run_dir", "report_dir", "profile_dir")
+            "run_dir": str(self.run_dir),
+            "report_dir": str(self.root / "report"),
+            "profile_dir": str(self.profiles),
         }
         lines = ["[daemon]", *(f"{key} = {json.dumps(value)}" for key, value in directories.items())]
         lines += [
@@ -99,9 +125,9 @@ class Service:
             "unmanaged_s = 0",
             "[scheduler]",
             f'policy = "{policy}"',
-            *([] if self._spins else ["spin_us = 0"]),
             "[oversubscribe]",
-            'allow = "lower"',
+            'allow = "no"' if self._mps else 'allow = "lower"',
+            *(["[gpu]", 'mps = "multi-user"'] if self._mps else []),
             "",
         ]
         Path(self.env["FIKIT_CONFIG"]).write_text("\n".join(lines))
@@ -113,7 +139,7 @@ class Service:
     def report(self, pid: int) -> dict[str, Any] | None:
         """What fikitd says of the program that `fikit run` runs as process `pid`; None where it knows none."""
         with suppress(DaemonUnreachable, ControlError):
-            for job in Control(self.root / "run").jobs():
+            for job in Control(self.run_dir).jobs():
                 if str(job["job"]).startswith(f"run-{pid}-"):
                     return dict(job)
         return None
@@ -121,7 +147,7 @@ class Service:
     def kernels(self, profile: str) -> list[dict[str, Any]]:
         """What is known of the kernels of the programs of this profile."""
         try:
-            found = ProfileStore(self.root / "profile").load(os.getuid(), profile)
+            found = ProfileStore(self.profiles).load(os.getuid(), profile)
         except OSError as error:
             raise BenchError(f"there is no profile {profile}: {error}") from error
         if found is None:
@@ -130,7 +156,7 @@ class Service:
 
     def wait_for_profile(self, profile: str, limit_s: float = 20.0) -> None:
         deadline = time.monotonic() + limit_s
-        while profile not in ProfileStore(self.root / "profile").keys(os.getuid()):
+        while profile not in ProfileStore(self.profiles).keys(os.getuid()):
             if time.monotonic() > deadline:
                 raise BenchError(f"no profile {profile} was stored; fikitd said: {self._last_line()}")
             time.sleep(0.02)
@@ -159,6 +185,53 @@ class Service:
             self._process.wait()
         self._process = None
 
+    # --- what fikitd knows of the GPU
+
+    def switch(self) -> dict[str, int] | None:
+        """fikitd's measured switch of the GPU; count 0: an earlier fikitd measured it. None: unknown, or programs overlap (MPS)."""
+        with suppress(DaemonUnreachable, ControlError):
+            for gpu in Control(self.run_dir).node()["gpus"]:
+                if found := gpu.get("switch"):
+                    return {"ns": round(found["switch_us"] * 1e3), "count": int(found["samples"])}
+        return None
+
+    def keep_switch(self, limit_s: float) -> None:
+        """Makes fikitd store the measured switch: fikitd does so when a client ends, so a short program runs."""
+        moment = [sys.executable, "-IS", str(CLIENT), "join"]
+        processes.run("a moment", self.managed(moment, "--priority", "low"), self.env, self._place.directory, limit_s)
+
+    # --- MPS
+
+    def begin_mps(self, limit_s: float = 20.0) -> float:
+        """Starts fikitd's MPS server, which stays until `stop`; returns the seconds until it was there. BenchError: no server came."""
+        begin = time.monotonic()
+        command = self.managed(["sleep", "3600"], "--priority", "low")
+        self._holder = Program("mps-holder", command, self.env, self._place.directory)
+        while time.monotonic() - begin < limit_s:
+            if any("MPS serves" in line for line in self.lines()):
+                return time.monotonic() - begin
+            if self._holder.process.poll() is not None:
+                raise BenchError(f"fikitd's MPS did not begin: {self._holder.last_words()}")
+            time.sleep(0.02)
+        raise BenchError(f"fikitd's MPS did not begin within {limit_s:.0f} s: {self._last_line()}")
+
+    def _mps_processes(self) -> list[int]:
+        """The control daemons that fikitd has noted for its successor, and their servers."""
+        found = []
+        for note in (self.run_dir / "mps").glob("*.json"):
+            with suppress(OSError, ValueError, KeyError):
+                found += processes.family(int(json.loads(note.read_text())["pid"]))
+        return [pid for pid in found if mps.is_mps(pid)]
+
     def stop(self) -> None:
+        """Ends fikitd, and its MPS for certain."""
+        if self._holder is not None:
+            self._holder.kill()
+            self._holder = None
+        left = self._mps_processes()
         self._end()
+        for pid in {*left, *self._mps_processes()}:
+            if mps.is_mps(pid):
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
         self._systemd.stop()

@@ -10,7 +10,7 @@ import torch
 SECONDS = 10.0
 
 
-def show(prepare: Callable[[str], Callable[[], None]], what: str, of_a_request: int = 1) -> None:
+def show(prepare: Callable[[str], Callable[[], object]], what: str, of_a_request: int = 1) -> None:
     """Do requests for ten seconds, on the GPU where there is one, and print how many of `what` that is a second."""
     request = prepare("cuda" if torch.cuda.is_available() else "cpu")
     request()

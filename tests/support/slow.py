@@ -23,6 +23,8 @@ SLOW = {
     "tests/device/bench/test_bench_pairs_live.py": BENCH,
     "tests/device/bench/test_gpu_bench.py": BENCH,
     "tests/device/bench/test_gpu_second_call.py": BENCH,
+    "tests/device/bench/test_gpu_first_call.py": BENCH,
+    "tests/device/bench/test_gpu_pairs.py": BENCH,
     "tests/device/clients/test_shim_aarch64.py": EMULATOR,
     "tests/device/daemon/test_storm.py": STORM,
     "tests/device/loading/test_shim_sanitized.py": SANITIZERS,

@@ -6,14 +6,19 @@ from collections.abc import Callable
 
 from bench.gpu.programs.driver import Driver
 
+BYTES = 4096  # with the number of requests in the first word
 
-def prepare(device: str) -> Callable[[], None]:
+
+def prepare(device: str) -> Callable[[], int]:
     driver = Driver()
+    memory = driver.memory(BYTES)
 
-    def request() -> None:
+    def request() -> int:
         driver.enter()
+        driver.increment(memory, BYTES)
         for number in range(16):
             driver.kernel((200 + 50 * (number % 4)) * 1000, 512 + number % 4)
         driver.wait()
+        return driver.word(memory)
 
     return request

@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tarfile
 import time
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from daemon_process import eventually
 from gpu_machine import Machine, alive
 
-from bench.gpu import calls, conformance, crew, pairs, parts, processes
-from bench.gpu.crew import Worker
+from bench.gpu import conformance, crew, parts, processes
+from bench.gpu.crew import Work, Worker
 from bench.gpu.place import Place
 from bench.record import ROOT, BenchError
 from fikitd import paths
 
+FORMER = ("costs", "launch", "timing", "slices", "mps", "memory", "conformance", "plans", "frameworks")
 
-def test_all_of_the_run_works_on_a_machine_with_little_on_it(machine: Machine, native: Path, tmp_path: Path) -> None:
+
+def test_the_parts_that_are_in_no_call_work_on_a_machine_with_little_on_it(
+    machine: Machine, native: Path, tmp_path: Path
+) -> None:
     file = tmp_path / "gpu.json"
     logs = tmp_path / "logs.tar.gz"
     done = machine.run(
         "--quick",
         "--evict",
         "--parts",
-        *calls.PARTS,
+        *FORMER,
         "--json",
         str(file),
         "--logs",
@@ -45,7 +47,7 @@ def test_all_of_the_run_works_on_a_machine_with_little_on_it(machine: Machine, n
     got = found["parts"]
     assert found["emulated"] is True
     assert found["settings"]["stuck"] == []
-    for part in ("costs", "launch", "timing", "slices", "mps", "memory", "conformance", "plans", "pairs"):
+    for part in FORMER[:-1]:
         assert "error" not in got[part], got[part]
     assert got["costs"]["marks"] is True
     assert got["costs"]["event_record_ns"]["p50"] > 0
@@ -75,16 +77,6 @@ def test_all_of_the_run_works_on_a_machine_with_little_on_it(machine: Machine, n
     assert slices["gaps"]["idle_yields"] is True
     assert got["mps"]["chains"]["overlap"] > 0.5  # the stand-in of the control daemon lies beside the emulated driver
     assert (got["conformance"]["programs"], got["conformance"]["different"]) == (3, {})
-    for cell in got["pairs"]["cells"]:
-        assert "error" not in cell, cell
-        assert (cell["harvest"] > 0) is (cell["way"] != "budget_alone")
-        assert cell["host_ns"]["p50"] > 0
-    ways = {cell["way"] for cell in got["pairs"]["cells"]}
-    assert ways == set(pairs.WAYS)
-    of_high = got["pairs"]["device_ns"]["short_kernels"]
-    assert of_high["launches"] == pytest.approx(6)
-    assert of_high["fikit"] == pytest.approx(350_000, rel=0.05)  # 20, 60, 30, 120, 40 and 80 us
-    assert got["questions"]["server begins"]["answer"]["with_flag"]["server"] > 0
     assert "No module named" in got["frameworks"]["jax_steps"]["error"]  # a framework that is missing costs its line
     assert "Two programs without MPS" in done.stdout
 
@@ -129,31 +121,6 @@ def test_everything_is_built_on_a_machine_with_little_on_it(
 # --- the rest with the Python that is here
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_stopped_leaves_its_file_and_no_process(
-    number: signal.Signals, bench_env: dict[str, str], tmp_path: Path
-) -> None:
-    file = tmp_path / "gpu.json"
-    command = [sys.executable, "-m", "bench.gpu", "--quick", "--seconds", "2", "--parts", "pairs", "--json", str(file)]
-    process = subprocess.Popen(
-        [*command, "--programs", "driver"], cwd=ROOT, env=bench_env, stderr=subprocess.PIPE, text=True
-    )
-    deadline = time.monotonic() + 60
-    found: dict[str, Any] = {}
-    while not found.get("parts", {}).get("pairs", {}).get("cells"):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-        if file.exists():
-            found = json.loads(file.read_text())  # never half a file
-    process.send_signal(number)
-    assert process.wait(30) == 130
-    assert process.stderr is not None
-    assert "what was found is in" in process.stderr.read()
-    assert json.loads(file.read_text())["parts"]["pairs"]["cells"]
-    assert alive(str(tmp_path)) == []
-    assert alive("fikit-gpu-") == []
-
-
 def test_a_program_that_hangs_is_ended_with_all_that_it_started(somewhere: Place) -> None:
     begin = time.monotonic()
     with pytest.raises(BenchError, match="sleeper took longer than 0 s"):
@@ -163,7 +130,7 @@ def test_a_program_that_hangs_is_ended_with_all_that_it_started(somewhere: Place
 
 
 def test_a_worker_that_says_nothing_is_ended_and_the_other_ones_answer_is_not_lost(somewhere: Place) -> None:
-    command = ["sh", "-c", 'echo "{}"; sleep 4712', "sh"]
+    command = ["sh", "-c", 'echo "{\\"pid\\": 1}"; sleep 4712', "sh"]
     silent = Worker("silent", somewhere, "cuda", somewhere.env, command)
     with pytest.raises(BenchError, match="silent took too long"):
         silent.answer(time.monotonic() + 0.3)
@@ -180,80 +147,12 @@ def test_a_program_that_cannot_be_loaded_costs_its_own_cells_only(somewhere: Pla
     assert "there is no program nothing_of_this_name" in worker.errors["nothing_of_this_name"]
     assert worker.loaded["short_kernels"]["request_s"] > 0
     now = time.monotonic_ns()
-    (requests,) = crew.run([(worker, "short_kernels", [0, 50_000_000])], now, now + 200_000_000)
+    work = Work(worker, "short_kernels", [(now, now + 200_000_000)], [0, 50_000_000])
+    ((requests,),) = crew.run([work])
     assert [arrival - now for arrival, _, _ in requests] == [0, 50_000_000]
     with pytest.raises(BenchError, match="nothing_of_this_name"):
-        crew.run([(worker, "nothing_of_this_name", None)], now, now)
+        crew.alone(worker, "nothing_of_this_name", 0.1)
     worker.end()
-
-
-def measurement(somewhere: Place, **more: Any) -> pairs.Measurement:
-    setting = {"place": somewhere, "library": "", "device": "cuda", "pairs": pairs.DRIVER_PAIRS, "seconds": 0.2,
-               "deadline": time.monotonic() + 60, "exclusive": False, "kinds": ("closed",)}  # fmt: skip
-    return pairs.Measurement(pairs.Setting(**{**setting, **more}), lambda found: None)
-
-
-def test_a_worker_that_is_killed_is_started_again(somewhere: Place) -> None:
-    part = measurement(somewhere, ways=("slices", "prio"))
-    real = part._cell
-    killed = []
-
-    def kill_first(cell: pairs.Cell) -> dict[str, Any]:
-        if not killed:
-            killed.append(cell)
-            os.kill(part._workers["bare.low"].pid, signal.SIGKILL)
-        return real(cell)
-
-    part._cell = kill_first  # type: ignore[method-assign]
-    found = part.run()
-    assert "error" in found["cells"][0]
-    assert "error" not in found["cells"][1], found
-    assert any("bare.low is started again" in note for note in found["notes"])
-
-
-def test_a_cell_behind_a_change_of_the_policy_counts_its_own_kernels_only(somewhere: Place) -> None:
-    part = measurement(somewhere, ways=("prio", "budget", "paper"))
-    real, launched = part._cell, 0
-
-    def and_look(cell: pairs.Cell) -> dict[str, Any]:
-        nonlocal launched
-        found = real(cell)
-        assert part._service is not None
-        said = part._service.report(part._workers["managed.high"].pid)
-        assert said is not None
-        launched = said["kernels"]
-        return found
-
-    part._cell = and_look  # type: ignore[method-assign]
-    cells = part.run()["cells"]
-    assert sum(cell["kernels"][0] for cell in cells) <= launched, cells
-
-
-def test_an_exclusive_gpu_is_shared_by_nobody_but_mps(somewhere: Place) -> None:
-    found = measurement(somewhere, ways=("slices",), exclusive=True).run()
-    assert "there is no worker bare.low" in found["cells"][0]["error"]
-    assert any("exclusive compute mode" in note for note in found["notes"])
-
-
-def test_the_time_that_is_over_is_said(somewhere: Place) -> None:
-    found = measurement(somewhere, ways=("slices", "prio"), deadline=time.monotonic() + 3.5).run()
-    assert any("of 2 cells were not measured" in note for note in found["notes"])
-
-
-def test_a_fikitd_that_cannot_start_costs_the_policies_only(somewhere: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.gpu.service.COMMAND", [sys.executable, "-c", "raise SystemExit('no fikitd today')"])
-    found = measurement(somewhere, ways=("slices", "prio")).run()
-    assert "error" not in found["cells"][0]
-    assert "error" in found["cells"][1]
-    assert any("no fikitd today" in note for note in found["notes"])
-
-
-def test_programs_that_run_unmanaged_are_no_figures_of_a_policy(
-    somewhere: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bench.gpu.service.Service.managed", lambda service, command, *options: command)
-    found = measurement(somewhere, ways=("prio",)).run()
-    assert "ran unmanaged" in found["cells"][0]["error"]
 
 
 def test_what_a_driver_says_otherwise_is_shown(somewhere: Place, native: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,12 +249,6 @@ def test_an_mps_that_does_not_listen_is_ended_all_the_same(somewhere: Place, wit
         assert time.monotonic() < deadline
 
 
-def test_the_pairs_by_mps_are_measured_too(somewhere: Place, with_mps: Path) -> None:
-    found = measurement(somewhere, ways=("mps", "mps_priority")).run()
-    assert ["error" in cell for cell in found["cells"]] == [False, False], found
-    assert alive(str(with_mps)) == []
-
-
 def test_the_device_of_a_run_is_one_for_the_emulator(bench_env: dict[str, str], native: Path, tmp_path: Path) -> None:
     file, profile = tmp_path / "gpu.json", tmp_path / "gpu.toml"
     command = [sys.executable, "-m", "bench.gpu", "--quick", "--json", str(file), "--parts", "slices"]
@@ -376,7 +269,7 @@ def test_the_device_of_a_run_is_one_for_the_emulator(bench_env: dict[str, str], 
 @pytest.mark.heavy
 def test_one_worker_runs_all_the_programs_of_the_pairs(somewhere: Place) -> None:
     pytest.importorskip("torch")
-    names = ["convolution", "batch", "triton_softmax", "decode", "transformer"]
+    names = ["convolution", "batch", "triton_softmax", "decode", "transformer_graph"]
     worker = Worker("worker", somewhere, "cpu", somewhere.env)
     crew.load({"a.all": worker}, {"a.all": names}, time.monotonic() + 120)
     assert worker.errors == {}
@@ -384,29 +277,17 @@ def test_one_worker_runs_all_the_programs_of_the_pairs(somewhere: Place) -> None
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("name", ["transformer", "decode", "convolution", "batch", "triton_softmax"])
+@pytest.mark.parametrize(
+    "name", ["transformer", "transformer_graph", "decode", "convolution", "batch", "triton_softmax"]
+)
 def test_the_programs_of_the_pairs_run_on_the_processor(somewhere: Place, name: str) -> None:
     pytest.importorskip("torch")
     worker = Worker("worker", somewhere, "cpu", somewhere.env)
     crew.load({"a.high": worker}, {"a.high": [name]}, time.monotonic() + 120)
     assert worker.errors == {}
-    now = time.monotonic_ns()
-    (requests,) = crew.run([(worker, name, None)], now, now + 300_000_000)
-    assert requests
+    assert crew.alone(worker, name, 0.3)
+    worker.tell({"do": "digest", "program": name, "requests": 2})
+    first = worker.answer(time.monotonic() + 60)
+    worker.tell({"do": "digest", "program": name, "requests": 2})
+    assert worker.answer(time.monotonic() + 60) == first
     worker.end()
-
-
-def test_a_managed_program_is_also_measured_with_nothing_beside_it_and_beside_a_fikitd_that_sleeps(
-    somewhere: Place,
-) -> None:
-    part = measurement(somewhere, ways=("budget_alone", "budget_asleep"))
-    alone, asleep = part.run()["cells"]
-    assert "error" not in alone, alone
-    assert "error" not in asleep, asleep
-    assert (len(alone["kernels"]), alone["low_per_s"]) == (1, 0)
-    assert asleep["low_per_s"] > 0
-    for cell in (alone, asleep):
-        account = cell["account"][0]
-        parts = sum(account[f"{name}_s"] for name in ("alone", "waited", "delayed", "host", "unexplained"))
-        assert account["elapsed_s"] > 0
-        assert parts == pytest.approx(account["elapsed_s"], abs=1e-3)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.gpu import measures, memory, pairs, plans, report
+from bench.gpu import cells, cores, measures, memory, plans, report
 from bench.gpu.pages import device_profile, tables
 from bench.record import BenchError
 
@@ -27,29 +27,6 @@ def test_a_request_at_the_edge_of_the_window_counts_by_its_part() -> None:
     assert measures.done([[0, 0, 100 * MS]], 50 * MS, 60 * MS) == pytest.approx(0.1)
 
 
-def test_times_are_from_the_arrival_and_without_the_warm_up() -> None:
-    requests = [[0, 0, 50], [100, 120, 150], [200, 200, 230]]
-    assert measures.times(requests, 100) == [50, 30]
-
-
-def test_a_cell_says_what_the_high_program_pays_and_what_the_low_one_gets() -> None:
-    alone = {"mean_ns": 10 * MS, "p99_ns": 10 * MS}
-    # The high program: 12 ms instead of 10, of which 4 ms are the device's. The low one: 20 ms instead of 10, the device busy all along.
-    found = measures.beside(closed(100, 12), closed(60, 20), (0, 1200 * MS), alone, 100.0, (4 * MS, 10 * MS))
-    assert found["jct_ratio"] == pytest.approx(1.2)
-    assert found["low_speed"] == pytest.approx(0.5)
-    assert found["low_jct_ratio"] == pytest.approx(2)
-    assert found["harvest"] == pytest.approx(0.5 / (1 - 4 / 12), rel=0.01)
-
-
-def test_there_is_no_harvest_where_the_high_program_leaves_nothing_or_nobody_knows() -> None:
-    alone = {"mean_ns": 10 * MS, "p99_ns": 10 * MS}
-    for device in ((12 * MS, 10 * MS), (None, 10 * MS), (4 * MS, None)):
-        found = measures.beside(closed(100, 12), closed(60, 20), (0, 1200 * MS), alone, 100.0, device)
-        assert found["harvest"] is None
-        assert found["jct_ratio"] == pytest.approx(1.2)
-
-
 def test_a_program_that_did_nothing_is_no_figure() -> None:
     with pytest.raises(ValueError, match="no request"):
         measures.summary([])
@@ -64,12 +41,24 @@ def test_arrivals_are_the_same_for_every_way_of_sharing() -> None:
 
 
 def test_what_the_time_cuts_off_is_worth_least() -> None:
-    order = pairs.cells(pairs.TORCH_PAIRS, pairs.WAYS, ("closed", "arrivals"))
-    assert len(order) == len(set(order)) == 80
-    assert {cell.pair for cell in order[:32]} == set(pairs.TORCH_PAIRS[:2])
-    assert {cell.way for cell in order[:4]} == {"slices", "budget"}
-    assert all(cell.kind == "closed" for cell in order[:8])
-    assert {(cell.way, cell.kind) for cell in order[8:16]} == {(way, "arrivals") for way in pairs.WAYS[:4]}
+    order = cells.cells(cells.TORCH_PAIRS, tuple(cells.WAYS), cells.KINDS)
+    assert len(order) == len(set(order)) == 90
+    first = set(cells.TORCH_PAIRS[:2])
+    assert {cell.pair for cell in order[:36]} == first == {("decode", "batch"), ("transformer_graph", "convolution")}
+    assert {(cell.way, cell.kind, cell.pair) for cell in order[:4]} == {
+        ("budget_mps", kind, pair) for kind in cells.KINDS for pair in first
+    }
+
+
+def test_fikitd_gets_another_policy_as_seldom_as_can_be() -> None:
+    policies = [cells.WAYS[cell.way].policy for cell in cells.cells(cells.TORCH_PAIRS, tuple(cells.WAYS), cells.KINDS)]
+    by_mps = [policy for policy in policies if policy]
+    assert sum(before != after for before, after in itertools.pairwise(by_mps)) == 5
+
+
+def test_programs_get_cores_of_their_own_where_there_are_enough() -> None:
+    assert cores.plan(list(range(16))) == {"fikitd": [0, 1], "high": [2, 3], "low": [4, 5]}
+    assert cores.plan([0, 1]) == {}
 
 
 def document(**parts: Any) -> dict[str, Any]:
