@@ -149,7 +149,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--parts", nargs="+", choices=calls.PARTS, metavar="PART",
                         help=f"these only, of {', '.join(calls.PARTS)}")  # fmt: skip
     parser.add_argument("--minutes", type=float, help="for everything, the build included; default: the call's")
-    parser.add_argument("--seconds", type=float, help="windows of a cell of the pairs; default 3")
+    parser.add_argument("--seconds", type=float, help="windows of a cell of the pairs; default 3.65")
     parser.add_argument("--quick", action="store_true", help="a short form of every part, to try the bench itself")
     parser.add_argument("--ways", nargs="+", choices=cells.WAYS, default=list(cells.WAYS), metavar="WAY",
                         help=f"pairs: in which of {', '.join(cells.WAYS)}")  # fmt: skip
@@ -163,7 +163,7 @@ def _arguments() -> argparse.Namespace:
     name = f"gpu-{datetime.now(UTC):%Y-%m-%d-%H%M}-call{arguments.call}.json.gz"
     arguments.json = arguments.json or ROOT / "bench" / "results" / name
     arguments.minutes = arguments.minutes or calls.CALLS[arguments.call].minutes
-    arguments.seconds = arguments.seconds or (0.3 if arguments.quick else 3.0)
+    arguments.seconds = arguments.seconds or (0.6 if arguments.quick else 3.65)
     return arguments
 
 

@@ -19,7 +19,7 @@ class Options:
     """The command line, as far as parts read it."""
 
     quick: bool = False  # a short form of every part, to try the kit itself
-    seconds: float = 3.0  # of windows in a cell of the pairs
+    seconds: float = 3.65  # of windows in a cell of the pairs
     device: str = "cuda"  # "cpu": PyTorch's programs run on the processor
     programs: str = "auto"  # of the pairs: "torch", "driver", "auto"
     ways: tuple[str, ...] = ()  # of the pairs; empty: all
