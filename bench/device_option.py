@@ -25,6 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--switch", type=_time, metavar="TIME", help=f"between slices; default: {SLICES.switch_ns // US}us, assumed"
     )
     parser.add_argument(
+        "--mps-model", choices=simulator.MPS_MODELS,
+        help="mps: kernels that do not fit beside each other slow down in proportion (default), or by admission one waits for room",
+    )  # fmt: skip
+    parser.add_argument(
         "--overlap", type=float, metavar="TIMES",
         help="mps: how many times as long kernels take while others' run beside them; default: 1",
     )  # fmt: skip
@@ -32,9 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def of(options: dict[str, Any]) -> Device:
     """Taken out of the options. Raises BenchError."""
-    named, slice_ns, switch_ns, overlap = (options.pop(name) for name in ("device", "slice", "switch", "overlap"))
+    named, slice_ns, switch_ns, model, overlap = (
+        options.pop(name) for name in ("device", "slice", "switch", "mps_model", "overlap")
+    )
     try:
-        return simulator.named(named or "slices", slice_ns=slice_ns, switch_ns=switch_ns, overlap_slowdown=overlap)
+        return simulator.named(
+            named or "slices", slice_ns=slice_ns, switch_ns=switch_ns, mps_model=model, overlap_slowdown=overlap
+        )
     except DeviceError as error:
         raise BenchError(str(error)) from error
 
@@ -43,7 +51,8 @@ def place(device: Device) -> str:
     """The device's own table on a page stands behind the bench's name and this."""
     if device.sharing == "slices":
         return f" --device slices --slice {device.slice_ns / US:g}us --switch {device.switch_ns / US:g}us"
-    return f" --device {device.sharing} --overlap {device.overlap_slowdown:g}"
+    model = f" --mps-model {device.mps_model}" if device.mps_model != simulator.MPS.mps_model else ""
+    return f" --device {device.sharing}{model} --overlap {device.overlap_slowdown:g}"
 
 
 def settings(device: Device) -> dict[str, Any]:

@@ -32,6 +32,8 @@ concurrent_kernels = {concurrent_kernels}
 sharing = "{sharing}"
 slice_us = {slice_us}
 switch_us = {switch_us}
+mps_model = "{mps_model}"
+mps_switch_us = {mps_switch_us}
 overlap_slowdown = {overlap_slowdown}
 [copy]
 latency_us = 0.0
@@ -60,7 +62,8 @@ def device_config(
     kernels = (KERNELS.format(match=match, registers=count) for match, count in [*rules, ("*", LIMITLESS)])
     device = DEVICE.format(
         dilation=dilation, gbps=1 / NS_PER_BYTE, concurrent_kernels=concurrent_kernels, sharing=shared.sharing,
-        slice_us=shared.slice_ns / 1e3, switch_us=shared.switch_ns / 1e3, overlap_slowdown=shared.overlap_slowdown, **constants,
+        slice_us=shared.slice_ns / 1e3, switch_us=shared.switch_ns / 1e3, mps_model=shared.mps_model,
+        mps_switch_us=shared.mps_switch_ns / 1e3, overlap_slowdown=shared.overlap_slowdown, **constants,
     )  # fmt: skip
     return device + "".join(kernels)
 

@@ -1,5 +1,6 @@
 // Whose kernels the compute engine runs: processes in turn, in slices or kernel by kernel, at a cost for each change of
-// process; MPS clients have one turn together. How fast kernels run that are there at the same time: overlap.cpp.
+// process; MPS clients have one turn together. How fast kernels run that are there at the same time: overlap.cpp; which
+// may be: admission.cpp.
 #include <algorithm>
 #include <bit>
 
@@ -26,7 +27,7 @@ bool DeviceModel::contended(const Survey& seen) const {
 }
 
 // The stream whose first op is to run next, kNone when there is none. Turns from `first` on; within a turn MPS clients
-// of normal priority first, then by stream priority, then by arrival.
+// of normal priority first, then by stream priority, then by arrival: where they are admitted, at the head of the stream.
 int DeviceModel::next_for_compute(const Survey& seen, int first, bool holder_only) const {
   constexpr int kTurns = kMaxProcesses + 1;
   uint64_t best_rank = 0;
@@ -41,11 +42,17 @@ int DeviceModel::next_for_compute(const Survey& seen, int first, bool holder_onl
     if (!alone && at_limit(stream.process)) return;
     const bool yields = turn == kMpsGroup && yields_to_normal(stream.process);
     // Not one of its blocks would find a place.
-    if (yields && room_behind_normal() == 0) return;
+    const bool admitted = turn == kMpsGroup && by_admission();
+    if (yields && !admitted && room_behind_normal() == 0) return;
     const auto distance = static_cast<uint64_t>(turn >= first ? turn - first : turn - first + kTurns);
     const uint32_t priority = static_cast<uint32_t>(stream.priority) + 0x8000'0000U;
     const uint64_t rank = distance << 33 | uint64_t{yields} << 32 | priority;
-    if (best != kNone && (rank > best_rank || (rank == best_rank && head(i).arrival > head(best).arrival))) return;
+    const auto later = [&] {
+      const Op& op = head(i);
+      const Op& than = head(best);
+      return admitted && op.ready_ns != than.ready_ns ? op.ready_ns > than.ready_ns : op.arrival > than.arrival;
+    };
+    if (best != kNone && (rank > best_rank || (rank == best_rank && later()))) return;
     best = i;
     best_rank = rank;
   };
@@ -57,6 +64,7 @@ int DeviceModel::next_for_compute(const Survey& seen, int first, bool holder_onl
 }
 
 void DeviceModel::assign_compute(const Survey& seen, bool rotate) {
+  if (seen.waiting == 0) s_.refused = 0;
   if (seen.waiting == 0 || s_.time_ns < s_.switch_end_ns) return;
   for (;;) {
     const bool running = computing(kNone);
@@ -82,6 +90,7 @@ void DeviceModel::assign_compute(const Survey& seen, bool rotate) {
       s_.slice_start_ns = s_.switch_end_ns;
       return;
     }
+    if (turn == kMpsGroup && by_admission() && !admit(best)) return;
     start(slot, best);
     rotate = false;
   }
@@ -132,9 +141,11 @@ int64_t DeviceModel::earliest_compute(int index) const {
     for_running([&](int id) { last_end = std::max(last_end, earliest_of_running(s_.engines[id])); });
     return std::max(begin, std::min(last_end, slice_end()));
   }
+  const bool admitted = is_client(process) && by_admission();
   // Who waits for room waits at least until something happens to those who have it.
-  if (yields_to_normal(process) && room_behind_normal() == 0) return std::max(begin, s_.quiet_until_ns);
-  if (!at_limit(process) && free_slot() != kNone) return begin;
+  if (yields_to_normal(process) && !admitted && room_behind_normal() == 0) return std::max(begin, s_.quiet_until_ns);
+  const bool waits_for_end = admitted && !has_room(index) && !way_can_be_made(process);
+  if (!at_limit(process) && free_slot() != kNone && !waits_for_end) return begin;
   int64_t first_end = kNever;
   for_running([&](int id) { first_end = std::min(first_end, earliest_of_running(s_.engines[id])); });
   return std::max(begin, first_end);

@@ -238,7 +238,7 @@ void DeviceModel::start(int id, int stream) {
   commit_point();
   engine.stream = stream;
   if (id < kCompute) return;
-  if (s_.running > 0 && !yields_to_normal(owner)) hold_places();
+  if (s_.running > 0 && !yields_to_normal(owner) && !by_admission()) hold_places();
   s_.slots[(id - kCompute) / 64] |= uint64_t{1} << ((id - kCompute) % 64);
   s_.on_compute[stream / 64] |= uint64_t{1} << (stream % 64);
   ++s_.running;
@@ -326,13 +326,14 @@ void DeviceModel::begin_behind(int process, const Op& before, int64_t ran_ns, Op
     if (there && turn_of(process) == s_.holder && may_start(next)) s_.line_until_ns = next.ready_ns;
     return;
   }
+  next.ready_ns = std::max(next.ready_ns, s_.time_ns);
   next.left_ns -= overlap_ns;
   next.overlap_ns = 0;
 }
 
 int64_t DeviceModel::following_event(const Survey& seen, int64_t slice_event) const {
   int64_t next = std::min(slice_event, seen.ready_ns);
-  if (s_.running > 1) next = std::min(next, hold_event());
+  if (s_.running > 1 || by_admission()) next = std::min(next, hold_event());
   if (s_.switch_end_ns > s_.time_ns) next = std::min(next, s_.switch_end_ns);
   const auto ends = [&](int id) {
     if (s_.engines[id].stream != kNone) next = std::min(next, s_.engines[id].end_ns);

@@ -2,8 +2,8 @@
 //
 // Streams are FIFO. The compute engine belongs to one process at a time, or to all MPS clients: round robin in slices
 // (preempting kernels), or kernel by kernel when slice_ns is 0 (compute_queue.cpp). Who has it runs `concurrency`
-// kernels of each process side by side, at speeds that follow from their demands (overlap.cpp). Two copy engines run
-// beside it. The object holds no state of its own and takes no lock: the caller owns the state while it calls (Segment's
+// kernels of each process side by side: all at once, at speeds that follow from their demands (overlap.cpp), or of MPS
+// clients as many as there is room for (admission.cpp). Two copy engines run beside it. The object holds no state of its own and takes no lock: the caller owns the state while it calls (Segment's
 // lock, or one thread).
 //
 // Crash safety: a caller may be killed between any two instructions. Every change therefore ends with ONE store that
@@ -208,6 +208,13 @@ class DeviceModel {
   void forget_managed(int process);
   void repair_managed();
   uint64_t pinned_bytes() const;
+  // --- admission.cpp
+  bool by_admission() const { return s_.mps_model == MpsModel::admission && s_.sharing != Sharing::merged; }
+  bool has_room(int stream) const;
+  bool admit(int stream);
+  bool make_way();
+  bool way_can_be_made(int process) const;
+  int64_t wave_end(const Engine& engine) const;
   // --- overlap.cpp
   struct Left {
     int64_t ns;

@@ -1,7 +1,8 @@
 // How fast kernels run that are on the compute engine at the same time.
 //
 // Each has a demand, the share of the device that it takes at full speed (occupancy.hpp). While the sum is at most the
-// device, all run at full speed; beyond it each gets a share in proportion to its demand. While a kernel of another
+// device, all run at full speed; beyond it each gets a share in proportion to its demand (where MPS clients are admitted
+// by the room that there is, admission.cpp, no sum is beyond it). While a kernel of another
 // process runs beside it, a kernel takes `overlap_slowdown` times as long: what demand knows nothing of, such as memory
 // bandwidth.
 //
@@ -112,7 +113,8 @@ void DeviceModel::share_out() {
   }
   bool normal = false;
   for_running([&](int id) { normal = normal || !yields_to_normal(s_.streams[s_.engines[id].stream].process); });
-  const auto held = [&](const Engine& engine) { return normal && engine.held_until_ns > s_.time_ns; };
+  const bool admitted = by_admission() && s_.holder == kMpsGroup;  // what runs fits, but for the rounding of demands
+  const auto held = [&](const Engine& engine) { return normal && !admitted && engine.held_until_ns > s_.time_ns; };
   int64_t before = 0;  // what is served first
   int64_t behind = 0;  // what gets the rest
   for_running([&](int id) {
@@ -125,8 +127,8 @@ void DeviceModel::share_out() {
   const auto rate_of = [](int64_t room, int64_t demand) {
     return demand <= room ? kFullSpeed : (static_cast<uint64_t>(room) << kPartBits) / static_cast<uint64_t>(demand);
   };
-  const uint64_t first = rate_of(kWholeDevice, before);
-  const uint64_t rest = rate_of(std::max<int64_t>(kWholeDevice - before, 0), behind);
+  const uint64_t first = admitted ? kFullSpeed : rate_of(kWholeDevice, before);
+  const uint64_t rest = admitted ? kFullSpeed : rate_of(std::max<int64_t>(kWholeDevice - before, 0), behind);
   const auto undisturbed = [&](const Engine& engine) {
     if (!yields_to_normal(s_.streams[engine.stream].process)) return first;
     if (!held(engine)) return rest;
@@ -159,7 +161,7 @@ std::vector<double> DeviceModel::demands(int process) const {
   return found;
 }
 
-// When the next held places become free.
+// When the next held places can become free.
 int64_t DeviceModel::hold_event() const {
   int64_t next = kNever;
   for_running([&](int id) {
@@ -169,10 +171,11 @@ int64_t DeviceModel::hold_event() const {
   return next;
 }
 
-// When a running op can end at the earliest. Its rate can only rise when something happens to its neighbours.
+// When a running op can end at the earliest. Its rate can only rise when something happens to its neighbours; by
+// admission a kernel that comes can make them leave.
 int64_t DeviceModel::earliest_of_running(const Engine& engine) const {
   if (engine.rate == kFullSpeed) return engine.end_ns;
-  const int64_t change_ns = std::max(s_.quiet_until_ns, s_.time_ns);
+  const int64_t change_ns = by_admission() ? s_.time_ns : std::max(s_.quiet_until_ns, s_.time_ns);
   return engine.end_ns <= change_ns ? engine.end_ns : change_ns + left_at(engine, change_ns).up();
 }
 

@@ -8,7 +8,7 @@
 
 namespace emu {
 
-inline constexpr uint32_t kLayoutVersion = 14;
+inline constexpr uint32_t kLayoutVersion = 15;
 inline constexpr int kMaxProcesses = 64;
 inline constexpr int kMaxStreams = 512;
 inline constexpr uint64_t kRingOps =
@@ -33,6 +33,12 @@ enum class Sharing : int32_t {
   merged,  // for tests: all processes as one, no slices, no switch, and kernels side by side do not slow each other
 };
 
+// What MPS clients' kernels do that do not fit beside each other.
+enum class MpsModel : int32_t {
+  proportion,  // all run, each slows down in proportion (overlap.cpp)
+  admission,   // a kernel starts when there is room for it (admission.cpp)
+};
+
 // What a device is, constant after its creation. Times are device times: a dilated device has stretched ones.
 struct DeviceParameters {
   uint64_t memory_bytes = 0;
@@ -45,6 +51,8 @@ struct DeviceParameters {
   int64_t kernel_event_gap_ns = 0;    // between a work and a timed event that wait in line, in either order
   int32_t concurrency = 1;            // kernels of one process that may run at the same time, 1 to kMaxConcurrent
   Sharing sharing = Sharing::slices;
+  MpsModel mps_model = MpsModel::proportion;
+  int64_t mps_switch_ns = 0;    // by admission, with Sharing::mps: a kernel that waited for room starts so long after there is some
   int32_t idle_holds = 0;       // 1: a process that has nothing to run keeps the compute engine until its slice ends
   double overlap_slowdown = 1;  // how much longer a kernel takes while a kernel of another process runs beside it
   // Managed memory (residency.cpp). Rates are bytes per ns of its way over the link to the host, by direction.
@@ -165,7 +173,7 @@ struct Engine {
   int64_t since_ns;       // what is left of its op was true then
   uint64_t rate;          // of kFullSpeed
   int64_t block_ns;       // how long one of its blocks takes
-  int64_t held_until_ns;  // its resident blocks keep their places against kernels of higher priority until then
+  int64_t held_until_ns;  // its resident blocks keep their places against kernels of higher priority until then. kNever: to its end
   int32_t held;           // how much they take, of kWholeDevice
   int32_t places;         // how much its blocks take now
 };
@@ -218,6 +226,7 @@ struct DeviceState : DeviceParameters {
   uint64_t slots[kMaxConcurrent / 64];
   int32_t running;
   int32_t crowded;  // 1: speeds were shared out, not all may be full
+  int32_t refused;  // 1: a kernel waits for room. Derived, but repair() leaves it: a wrong one costs a switch
   uint64_t on_compute[kMaxStreams / 64];
   uint64_t clients;
   Engine engines[kEngines];

@@ -116,12 +116,14 @@ class Device:
         *,
         slice_ns: int = ...,
         switch_ns: int = ...,
+        mps_model: str = "proportion",
+        mps_switch_ns: int = ...,
         overlap_slowdown: float = ...,
         idle_holds: bool = ...,
         launch_latency_ns: int = ...,
         kernel_gap_ns: int = ...,
     ) -> None:
-        """Raises ValueError for an unknown sharing."""
+        """Raises ValueError for an unknown sharing or model of MPS."""
     @property
     def slice_ns(self) -> int: ...
     @property

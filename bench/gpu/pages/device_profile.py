@@ -86,6 +86,8 @@ def _constants(parts: Found, measured: str) -> list[tuple[str, Any, str]]:
         ("slice_us", _us(slice_ns), f"{measured}, slices.{of_slice}.slice_ns, p50: a turn that another process ended"),
         ("switch_us", _us(switch_ns), f"{measured}, slices.{of_switch}.switch_ns, p50; between kernels of one block {small}, beside long ones {beside_long}"),
         ("idle_yields", yields, f"{measured}, slices.gaps.idle_yields: by the time from a lone kernel to the other process's next"),
+        ("mps_switch_us", _us(_median((mps.get("chains_full") or {}).get("switch_ns"))),
+         f"{measured}, mps.chains_full.switch_ns, p50: between kernels that fill the GPU; for mps_model = \"admission\""),
         ("overlap_slowdown", max(1.0, round(max(slowdown), 3)) if slowdown else None,
          f"{measured}, mps.chains_half.slowdown: two programs of half the GPU each that use no memory"),
         ("launch_latency_us", _us(latency_ns), f"{measured}, slices.latency_alone.took_ns: half of what a lone kernel takes beyond itself, from the call to the end of the wait"),

@@ -128,11 +128,12 @@ void read_mig(const Reader& reader, const toml::table& table, Config& config) {
 
 void read_device(const Reader& reader, const toml::table& table, Config& config) {
   reader.only(table, {"name", "count", "memory", "context_memory", "slice_us", "switch_us", "launch_latency_us",
-                      "kernel_gap_us", "event_gap_us", "kernel_event_gap_us", "concurrent_kernels", "sharing", "idle_yields", "overlap_slowdown", "dilation",
+                      "kernel_gap_us", "event_gap_us", "kernel_event_gap_us", "concurrent_kernels", "sharing", "mps_model", "mps_switch_us", "idle_yields", "overlap_slowdown", "dilation",
                       "access", "compute_capability", "mig"});
   double count = config.count;
   double concurrent = config.concurrent_kernels;
   std::string sharing = "slices";
+  std::string mps_model = "proportion";
   std::string access = "user";
   std::string capability = "9.0";
   reader.text(table, "name", config.name);
@@ -148,6 +149,8 @@ void read_device(const Reader& reader, const toml::table& table, Config& config)
   reader.microseconds(table, "kernel_event_gap_us", config.kernel_event_gap_ns);
   reader.number(table, "concurrent_kernels", 1, concurrent);
   reader.text(table, "sharing", sharing);
+  reader.text(table, "mps_model", mps_model);
+  reader.microseconds(table, "mps_switch_us", config.mps_switch_ns);
   reader.truth(table, "idle_yields", config.idle_yields);
   reader.number(table, "overlap_slowdown", 1, config.overlap_slowdown);
   reader.number(table, "dilation", 0.001, config.dilation);
@@ -161,6 +164,8 @@ void read_device(const Reader& reader, const toml::table& table, Config& config)
                 "concurrent_kernels must be at most " + std::to_string(kMaxConcurrent));
   if (sharing != "slices" && sharing != "mps" && sharing != "merged")
     reader.fail(*table.get("sharing"), "sharing must be \"slices\" or \"mps\" (\"merged\" for tests)");
+  if (mps_model != "proportion" && mps_model != "admission")
+    reader.fail(*table.get("mps_model"), "mps_model must be \"proportion\" or \"admission\"");
   if (access != "user" && access != "all") reader.fail(*table.get("access"), "access must be \"user\" or \"all\"");
   if (count > 64) reader.fail(*table.get("count"), "count must be at most 64");
   // NOLINTNEXTLINE(cert-err34-c): text that is no number is caught by the count
@@ -169,6 +174,7 @@ void read_device(const Reader& reader, const toml::table& table, Config& config)
   config.count = static_cast<int>(count);
   config.concurrent_kernels = static_cast<int>(concurrent);
   config.sharing = sharing == "mps" ? Sharing::mps : sharing == "merged" ? Sharing::merged : Sharing::slices;
+  config.mps_model = mps_model == "admission" ? MpsModel::admission : MpsModel::proportion;
   config.for_all_users = access == "all";
 }
 
@@ -260,6 +266,8 @@ DeviceParameters Config::device(uint64_t memory_of_it) const {
           .kernel_event_gap_ns = stretched(kernel_event_gap_ns),
           .concurrency = concurrent_kernels,
           .sharing = sharing,
+          .mps_model = mps_model,
+          .mps_switch_ns = stretched(mps_switch_ns),
           .idle_holds = idle_yields ? 0 : 1,
           .overlap_slowdown = overlap_slowdown,
           .link_in = (in_gbps > 0 ? in_gbps : h2d_gbps) / dilation,

@@ -63,6 +63,8 @@ struct Config {
   int64_t kernel_event_gap_ns = 0;  // ...between such an event and a kernel, in either order
   int concurrent_kernels = 1;
   Sharing sharing = Sharing::slices;
+  MpsModel mps_model = MpsModel::proportion;
+  int64_t mps_switch_ns = 0;
   bool idle_yields = true;  // a process without work gives the compute engine away before its slice ends
   double overlap_slowdown = 1.0;
   double dilation = 1.0;  // every duration is stretched by this; reported event times are shrunk again

@@ -18,7 +18,11 @@ emu::DeviceParameters parameters_of(const Device& device, const Trace& trace) {
     parameters.switch_ns = device.switch_ns;
     parameters.idle_holds = device.idle_holds ? 1 : 0;
   }
-  if (device.sharing == emu::Sharing::mps) parameters.overlap_slowdown = device.overlap_slowdown;
+  if (device.sharing == emu::Sharing::mps) {
+    parameters.mps_model = device.mps_model;
+    parameters.mps_switch_ns = device.mps_switch_ns;
+    parameters.overlap_slowdown = device.overlap_slowdown;
+  }
   return parameters;
 }
 

@@ -24,6 +24,8 @@ struct Device {
   emu::Sharing sharing = emu::Sharing::slices;
   std::int64_t slice_ns = 1'024'000; // 0: a kernel runs to its end, then another job has its turn
   std::int64_t switch_ns = 50'000;   // assumed; emulator/profiles/h200.toml: measured
+  emu::MpsModel mps_model = emu::MpsModel::proportion;
+  std::int64_t mps_switch_ns = 0; // mps by admission: a kernel that waited for room starts so long after there is some
   double overlap_slowdown = 1; // mps: a kernel takes so many times as long while one of another job runs beside it
   bool idle_holds = false;     // slices: a job with nothing to run keeps its slice to the end
   std::int64_t launch_latency_ns = kRecorded; // as the first job's recording shows it

@@ -18,6 +18,9 @@ from fikitd.store.storage import reason
 
 SHARING: Final = ("slices", "mps")
 """The two that GPUs have."""
+MPS_MODELS: Final = ("proportion", "admission")
+"""What MPS clients' kernels do that do not fit beside each other: all slow down in proportion, or one waits for room
+(emulator/device_model/admission.cpp)."""
 
 US: Final = 1000
 RECORDED: Final = -1  # as the first job's recording shows it
@@ -31,13 +34,15 @@ class DeviceError(ValueError):
 @dataclass(frozen=True)
 class Device:
     """sharing: "slices" or "mps" ("merged": tests). Of slices: slice_ns, switch_ns (by default assumed), and whether a process that has
-    nothing to run keeps its slice (idle_holds). Of mps: overlap_slowdown, how many times as long a kernel takes while one of another process runs
-    beside it. launch_latency_ns, kernel_gap_ns: None: as the high job's recording shows them. origin: who says all that.
+    nothing to run keeps its slice (idle_holds). Of mps: mps_model, one of MPS_MODELS; mps_switch_ns, by admission, from the moment when there is
+    room for a waiting kernel to its start; overlap_slowdown, how many times as long a kernel takes while one of another process runs beside it. launch_latency_ns, kernel_gap_ns: None: as the high job's recording shows them. origin: who says all that.
     """
 
     sharing: str = "slices"
     slice_ns: int = 1_024_000
     switch_ns: int = 50_000
+    mps_model: str = MPS_MODELS[0]
+    mps_switch_ns: int = 0
     overlap_slowdown: float = 1.0
     idle_holds: bool = False
     launch_latency_ns: int | None = None
@@ -53,7 +58,8 @@ class Device:
         if self.sharing == "slices":
             return f"slices of {self.slice_ns / US:g} us, a switch of {self.switch_ns / US:g} us"
         slower = "" if self.overlap_slowdown == 1 else f", overlapping kernels {self.overlap_slowdown:g} times as long"
-        return self.sharing + slower
+        admitted = " by admission" if self.mps_model == "admission" else ""
+        return self.sharing + admitted + slower
 
     def native(self, latency_ns: int | None = None, gap_ns: int | None = None) -> _simulator.Device:
         """For the native simulator; latency_ns, gap_ns: of the recording whose device it is, where this one says nothing."""
@@ -63,6 +69,8 @@ class Device:
             self.sharing,
             slice_ns=self.slice_ns,
             switch_ns=self.switch_ns,
+            mps_model=self.mps_model,
+            mps_switch_ns=self.mps_switch_ns,
             overlap_slowdown=self.overlap_slowdown,
             idle_holds=self.idle_holds,
             launch_latency_ns=RECORDED if latency is None else latency,
@@ -76,16 +84,24 @@ MERGED: Final = Device("merged", slice_ns=0, switch_ns=0)
 
 
 def named(
-    text: str, *, slice_ns: int | None = None, switch_ns: int | None = None, overlap_slowdown: float | None = None
-) -> Device:
-    """ "slices", "mps", a profile that comes with fikit by its name ("h200"), or a file as read() takes it; with these times in place of its
+    text: str, *, slice_ns: int | None = None, switch_ns: int | None = None, mps_model: str | None = None,
+    overlap_slowdown: float | None = None,
+) -> Device:  # fmt: skip
+    """ "slices", "mps", a profile that comes with fikit by its name ("h200"), or a file as read() takes it; with these values in place of its
     own. Raises DeviceError."""
     device = Device(text) if text in SHARING else read(_shipped(text) or Path(text))
     if device.sharing != "slices" and (slice_ns is not None or switch_ns is not None):
         raise DeviceError(f"{text} has no slices: leave the slice and the switch away")
     if device.sharing != "mps" and overlap_slowdown is not None:
         raise DeviceError(f"on {text} no kernels overlap: leave the slowdown of overlapping kernels away")
-    changed = {"slice_ns": slice_ns, "switch_ns": switch_ns, "overlap_slowdown": overlap_slowdown}
+    if device.sharing != "mps" and mps_model is not None:
+        raise DeviceError(f"{text} has no MPS: leave the model of MPS away")
+    changed = {
+        "slice_ns": slice_ns,
+        "switch_ns": switch_ns,
+        "mps_model": mps_model,
+        "overlap_slowdown": overlap_slowdown,
+    }
     given: dict[str, Any] = {name: value for name, value in changed.items() if value is not None}
     return replace(device, **given, origin="as told") if given else device
 
@@ -108,11 +124,16 @@ def read(path: Path) -> Device:
     sharing = keys.get("sharing", SLICES.sharing)
     if sharing not in SHARING:
         raise DeviceError(f"{path}: sharing must be one of {', '.join(SHARING)}, not {sharing!r}")
+    model = keys.get("mps_model", MPS.mps_model)
+    if model not in MPS_MODELS:
+        raise DeviceError(f"{path}: mps_model must be one of {', '.join(MPS_MODELS)}, not {model!r}")
     slowdown = _number(path, keys, "overlap_slowdown", 1, 100)
     return Device(
         sharing=sharing,
         slice_ns=SLICES.slice_ns if (slice_ns := _us(path, keys, "slice_us")) is None else slice_ns,
         switch_ns=SLICES.switch_ns if (switch_ns := _us(path, keys, "switch_us")) is None else switch_ns,
+        mps_model=model,
+        mps_switch_ns=_us(path, keys, "mps_switch_us") or 0,
         overlap_slowdown=1.0 if slowdown is None else slowdown,
         idle_holds=not _flag(path, keys, "idle_yields", missing=True),
         launch_latency_ns=_us(path, keys, "launch_latency_us"),

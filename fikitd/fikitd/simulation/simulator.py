@@ -20,14 +20,14 @@ from fikitd import _simulator
 from fikitd._simulator import Costs
 from fikitd.base import priorities
 from fikitd.config.fikit_toml import SchedulerConfig
-from fikitd.simulation.device import MERGED, MPS, RECORDED, SHARING, SLICES, Device, DeviceError, named
+from fikitd.simulation.device import MERGED, MPS, MPS_MODELS, RECORDED, SHARING, SLICES, Device, DeviceError, named
 from fikitd.simulation.policy import Policy
 from fikitd.simulation.policy_file import PolicyFile, PolicyFileError
 from fikitd.simulation.policy_file import is_file as is_policy_file
 from fikitd.simulation.policy_file import load as load_policy
 
 __all__ = [
-    "ARRIVALS", "MERGED", "MPS", "POLICIES", "SHARING", "SLICES", "TUNING", "Costs", "Device", "DeviceError", "LowTime", "Observed", "Outcome",
+    "ARRIVALS", "MERGED", "MPS", "MPS_MODELS", "POLICIES", "SHARING", "SLICES", "TUNING", "Costs", "Device", "DeviceError", "LowTime", "Observed", "Outcome",
     "PolicyFile", "PolicyFileError", "Ratios", "Scenario", "SimulatorError", "Trace", "compare", "is_policy_file", "load", "load_policy", "low_time",
     "measured_switch", "named", "parse", "policies_of", "simulate",
 ]  # fmt: skip

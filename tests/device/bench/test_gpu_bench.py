@@ -238,6 +238,16 @@ def test_by_mps_kernels_overlap(somewhere: Place, with_mps: Path) -> None:
     assert alive(str(with_mps)) == []
 
 
+@pytest.mark.usefixtures("slow_device", "with_mps")
+def test_by_mps_and_admission_kernels_that_fill_the_gpu_alternate(somewhere: Place) -> None:
+    profile = Path(somewhere.env["EMUCUDA_CONFIG"])
+    profile.write_text(profile.read_text().replace('mps_model = "proportion"', 'mps_model = "admission"'))
+    found = parts.by_mps(somewhere, parts.QUICK, "")
+    assert found["chains"]["overlap"] > 0.5, found
+    assert found["chains_half"]["slowdown"] == pytest.approx([1, 1], abs=0.1)
+    assert found["chains_full"]["overlap"] < 0.05
+
+
 def test_an_mps_that_does_not_listen_is_ended_all_the_same(somewhere: Place, with_mps: Path) -> None:
     from bench.gpu import mps  # noqa: PLC0415
 

@@ -139,6 +139,7 @@ def test_dilation_stretches_time_but_not_event_times(client: Path, emulator_env:
         ("[[kernel]]\nus = 5\n", "needs match"),
         ("[driver]\nfirst_launch_waits = 1\n", "line 2: first_launch_waits must be true or false"),
         ("[device]\ndilation = 0\n", "dilation must be a number"),
+        ("[device]\nmps_model = 'fair'\n", 'line 2: mps_model must be "proportion" or "admission"'),
     ],
 )
 def test_bad_model_file_is_one_sentence(

@@ -23,6 +23,7 @@ READ: dict[str, Callable[[str], object]] = {
     "device": str,
     "slice": nanoseconds,
     "switch": nanoseconds,
+    "mps_model": str,
     "overlap": float,
 }
 
@@ -105,7 +106,7 @@ def test_the_documentation_has_one_place_for_each_table() -> None:
     tables = {name for name, bench in BENCHES.items() if hasattr(bench, "HEAD")}
     assert tables >= {"bound", "frontier", "heldout", "tuning"}
     text = "".join(path.read_text() for path in (record.ROOT / "docs").rglob("*.md"))
-    places = re.findall(r"<!-- python -m bench (\w+)(: \w+|(?: --\w+(?: [^-\s]\S*)?)*) -->", text)
+    places = re.findall(r"<!-- python -m bench (\w+)(: \w+|(?: --[\w-]+(?: [^-\s]\S*)?)*) -->", text)
     assert len(places) == len(set(places)) == text.count("<!-- python -m bench ")
     assert {name for name, _ in places} <= set(BENCHES)
     assert "frontier" in {name for name, _ in places}
@@ -116,7 +117,7 @@ def test_the_documentation_has_one_place_for_each_table() -> None:
         if hasattr(BENCHES[name], "place"):
             assert BENCHES[name].place(vars(command._parser().parse_args([name, *device.split()]))) == device
             continue
-        given = dict(re.findall(r"--(\w+) (\S+)", device))
-        known: dict[str, Any] = dict.fromkeys(("device", "slice", "switch", "overlap"))
+        given = {key.replace("-", "_"): value for key, value in re.findall(r"--([\w-]+) (\S+)", device)}
+        known: dict[str, Any] = dict.fromkeys(("device", "slice", "switch", "mps_model", "overlap"))
         known |= {key: READ[key](value) for key, value in given.items()}
         assert not device or device_option.place(device_option.of(known)) == device

@@ -100,7 +100,10 @@ def test_the_profile_has_what_was_measured_and_says_so() -> None:
     text = device_profile.toml(
         document(
             slices=SLICES,
-            mps={"chains_half": {"overlap": 0.99, "slowdown": [1.04, 1.07]}},
+            mps={
+                "chains_half": {"overlap": 0.99, "slowdown": [1.04, 1.07]},
+                "chains_full": {"overlap": 0.0, "slowdown": [2, 2], "switch_ns": spread(256)},
+            },
             costs={"event_pair_empty_busy_ns": spread(1_040), "event_pair_busy_ns": spread(2_840)},
         ),
         "a.json",
@@ -110,10 +113,13 @@ def test_the_profile_has_what_was_measured_and_says_so() -> None:
     assert device["memory"] == "81920MiB"
     assert device["name"] == "Emulated NVIDIA H100"
     assert (device["slice_us"], device["switch_us"], device["idle_yields"]) == (2020.0, 95.5, False)
+    assert device["mps_switch_us"] == 0.26
     assert (device["overlap_slowdown"], device["launch_latency_us"], device["kernel_gap_us"]) == (1.07, 5.0, 1.1)
     assert (device["event_gap_us"], device["kernel_event_gap_us"]) == (1.04, 1.42)
     for line in text.splitlines():
-        if line.startswith(("slice_us", "switch_us", "idle_yields", "overlap_slowdown", "event_gap_us")):
+        if line.startswith(
+            ("slice_us", "switch_us", "idle_yields", "mps_switch_us", "overlap_slowdown", "event_gap_us")
+        ):
             assert "measured on NVIDIA H100" in line
 
 

@@ -56,6 +56,16 @@ def test_people_get_a_table(traces: list[str]) -> None:
     assert "simulated: slices of 1024 us, a switch of 50 us (assumed)" in done.stdout
 
 
+def test_the_model_of_mps_is_an_option_of_mps(traces: list[str]) -> None:
+    asked = [*traces, "--policy", "fifo", "--mps-model", "admission"]
+    done = CliRunner().invoke(command, [*asked, "--device", "mps"])
+    assert done.exit_code == 0, done.output
+    assert "mps by admission" in done.stdout
+    refused = CliRunner().invoke(command, asked)
+    assert refused.exit_code == 2
+    assert "slices has no MPS: leave the model of MPS away" in refused.output
+
+
 def test_the_papers_policy_is_known_by_its_former_name_and_a_line_says_so(traces: list[str]) -> None:
     done, now = (CliRunner().invoke(command, [*traces, "--policy", name, "--json"]) for name in ("fikit", "paper"))
     assert done.exit_code == 0, done.output

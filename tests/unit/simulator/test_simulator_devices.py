@@ -29,7 +29,13 @@ from fikitd.simulation.simulator import (
 from bench import recordings
 
 US = 1000
-DEVICES = {"slices": SLICES, "mps": MPS, "mps, slower": replace(MPS, overlap_slowdown=1.5)}
+BY_ADMISSION = replace(MPS, mps_model="admission")
+DEVICES = {
+    "slices": SLICES,
+    "mps": MPS,
+    "mps, slower": replace(MPS, overlap_slowdown=1.5),
+    "mps by admission": BY_ADMISSION,
+}
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +130,22 @@ def test_kernels_that_slow_each_other_down_cost_the_high_job_more(scenario: Scen
     assert ratios[0] < ratios[-1]
 
 
+def test_by_admission_small_kernels_wait_for_large_ones_as_in_one_queue(scenario: Scenario) -> None:
+    in_proportion, admitted, merged = (
+        simulate(replace(scenario, device=device), "fifo").high_jct_ratio for device in (MPS, BY_ADMISSION, MERGED)
+    )
+    assert in_proportion < 1.05
+    assert 1.5 < admitted == pytest.approx(merged, rel=0.05)
+
+
+def test_by_admission_a_switch_costs_time_where_kernels_wait_for_room(scenario: Scenario) -> None:
+    ratios = [
+        simulate(replace(scenario, device=replace(BY_ADMISSION, mps_switch_ns=switch)), "fifo").high_jct_ratio
+        for switch in (0, 5 * US)
+    ]
+    assert ratios[0] < ratios[1]
+
+
 @pytest.mark.parametrize(("policy", "device"), [("mps-priority", SLICES), ("weighted", MPS)])
 def test_a_policy_for_another_device_is_refused_in_one_sentence(
     scenario: Scenario, policy: str, device: Device
@@ -188,6 +210,10 @@ def test_a_profile_of_an_emulated_gpu_is_a_device(tmp_path: Path) -> None:
     assert device.origin == "Emulated H100 (gpu.toml)"
     path.write_text('[device]\nsharing = "mps"\noverlap_slowdown = 1.2\n')
     assert str(named(str(path))) == "mps, overlapping kernels 1.2 times as long"
+    path.write_text('[device]\nsharing = "mps"\nmps_model = "admission"\nmps_switch_us = 0.26\n')
+    assert str(named(str(path))) == "mps by admission"
+    assert named(str(path)).mps_switch_ns == 260
+    assert named(str(path), mps_model="proportion") == replace(MPS, mps_switch_ns=260, origin="as told")
 
 
 @pytest.mark.parametrize(
@@ -200,6 +226,7 @@ def test_a_profile_of_an_emulated_gpu_is_a_device(tmp_path: Path) -> None:
         ("[device]\nswitch_us = nan", "switch_us must be a number"),
         ("[device]\nswitch_us = true", "switch_us must be a number"),
         ("[device]\noverlap_slowdown = 0.5", "overlap_slowdown must be a number from 1 to 100"),
+        ('[device]\nmps_model = "fair"', "mps_model must be one of proportion, admission, not 'fair'"),
         ('[device]\nidle_yields = "no"', "idle_yields must be true or false"),
     ],
 )
@@ -216,6 +243,8 @@ def test_a_time_that_the_device_has_not_is_refused(tmp_path: Path) -> None:
         named("mps", switch_ns=1)
     with pytest.raises(DeviceError, match="on slices no kernels overlap"):
         named("slices", overlap_slowdown=1.2)
+    with pytest.raises(DeviceError, match="slices has no MPS: leave the model of MPS away"):
+        named("slices", mps_model="admission")
     with pytest.raises(DeviceError, match="use slices, mps or a profile"):
         named(str(tmp_path / "none.toml"))
     assert named("slices", switch_ns=20 * US).switch_ns == 20 * US

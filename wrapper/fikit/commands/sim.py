@@ -89,6 +89,10 @@ NOTHING = 0.01  # of harvest: what had been launched before the gate was closed
     help=f"What a change of turns costs; default: {simulator.SLICES.switch_ns // 1000}us, which is assumed. For slices.",
 )  # fmt: skip
 @click.option(
+    "--mps-model", type=click.Choice(simulator.MPS_MODELS),
+    help="What kernels do that do not fit beside each other: all slow down in proportion (default), or by admission one waits for room. For mps.",
+)  # fmt: skip
+@click.option(
     "--overlap", type=Number(1, 100), metavar="TIMES",
     help="How many times as long kernels take while others' run beside them; default: 1. For mps.",
 )  # fmt: skip
@@ -102,7 +106,7 @@ NOTHING = 0.01  # of harvest: what had been launched before the gate was closed
 )
 def command(  # noqa: PLR0917
     high: str | None, lows: tuple[str, ...], job: str | None, others: tuple[str, ...], user: str | None, picture: Path | None, policies: tuple[str, ...], arrivals: str, max_slowdown: float, max_delay: int | None,
-    device: str, slice_ns: int | None, switch_ns: int | None, overlap: float | None, requests: int | None, seed: int, cold: bool,
+    device: str, slice_ns: int | None, switch_ns: int | None, mps_model: str | None, overlap: float | None, requests: int | None, seed: int, cold: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
     """What a policy does to a high-priority job and to low ones: recorded timelines (--high inference --low training), or jobs of yours (--job 12 --with 18).
@@ -110,7 +114,9 @@ def command(  # noqa: PLR0917
     Nothing runs on a GPU: the device is a model of a GPU, in simulated time. The same command prints the same numbers.
     """
     try:
-        gpu = simulator.named(device, slice_ns=slice_ns, switch_ns=switch_ns, overlap_slowdown=overlap)
+        gpu = simulator.named(
+            device, slice_ns=slice_ns, switch_ns=switch_ns, mps_model=mps_model, overlap_slowdown=overlap
+        )
     except simulator.DeviceError as error:
         raise click.UsageError(str(error)) from error
     try:

@@ -35,6 +35,12 @@ emu::Sharing sharing_of(const std::string& name) {
   throw nb::value_error("unknown sharing, use slices, mps or merged");
 }
 
+emu::MpsModel mps_model_of(const std::string& name) {
+  if (name == "proportion") return emu::MpsModel::proportion;
+  if (name == "admission") return emu::MpsModel::admission;
+  throw nb::value_error("unknown model of MPS, use proportion or admission");
+}
+
 nb::dict results_of(const Job& job) {
   nb::list requests;
   for (const Request& request : job.requests()) requests.append(nb::make_tuple(request.arrival_ns, request.end_ns));
@@ -182,12 +188,21 @@ void bind(nb::module_& m) {
   const Device usual;
   nb::class_<Device>(m, "Device")
       .def("__init__",
-           [](Device* self, const std::string& sharing, std::int64_t slice_ns, std::int64_t switch_ns, double overlap_slowdown,
-              bool idle_holds, std::int64_t launch_latency_ns, std::int64_t kernel_gap_ns) {
-             new (self) Device{sharing_of(sharing), slice_ns,          switch_ns,    overlap_slowdown,
-                               idle_holds,          launch_latency_ns, kernel_gap_ns};
+           [](Device* self, const std::string& sharing, std::int64_t slice_ns, std::int64_t switch_ns, const std::string& mps_model,
+              std::int64_t mps_switch_ns, double overlap_slowdown, bool idle_holds, std::int64_t launch_latency_ns,
+              std::int64_t kernel_gap_ns) {
+             new (self) Device{.sharing = sharing_of(sharing),
+                               .slice_ns = slice_ns,
+                               .switch_ns = switch_ns,
+                               .mps_model = mps_model_of(mps_model),
+                               .mps_switch_ns = mps_switch_ns,
+                               .overlap_slowdown = overlap_slowdown,
+                               .idle_holds = idle_holds,
+                               .launch_latency_ns = launch_latency_ns,
+                               .kernel_gap_ns = kernel_gap_ns};
            },
            "sharing"_a = "slices", nb::kw_only(), "slice_ns"_a = usual.slice_ns, "switch_ns"_a = usual.switch_ns,
+           "mps_model"_a = "proportion", "mps_switch_ns"_a = usual.mps_switch_ns,
            "overlap_slowdown"_a = usual.overlap_slowdown, "idle_holds"_a = usual.idle_holds,
            "launch_latency_ns"_a = usual.launch_latency_ns, "kernel_gap_ns"_a = usual.kernel_gap_ns)
       .def_ro("slice_ns", &Device::slice_ns)

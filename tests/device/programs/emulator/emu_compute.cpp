@@ -254,6 +254,8 @@ int random_work(uint32_t seed, bool often, std::vector<int64_t>& ends) {
            .kernel_gap_ns = one_of(0, kUs),
            .concurrency = static_cast<int32_t>(one_of(1, 3)),
            .sharing = kModes[random() % 5],
+           .mps_model = random() % 2 == 0 ? MpsModel::admission : MpsModel::proportion,
+           .mps_switch_ns = one_of(0, 260),
            .idle_holds = static_cast<int32_t>(random() % 3 == 0),
            .overlap_slowdown = random() % 2 == 0 ? 1.0 : 1.3});
   // Of four processes two may be MPS clients, each of either priority.

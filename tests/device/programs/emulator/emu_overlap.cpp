@@ -1,34 +1,13 @@
 // How fast kernels run beside each other, in manual time: demands, MPS priorities, MPS clients beside others, weights.
 // Usage: emu_overlap CASE. Exit code 0, or 1 with the line that failed.
-#include <memory>
 #include <vector>
 
-#include "device_model/device_model.hpp"
+#include "emu_beside.hpp"
 #include "emu_expect.hpp"
 
 using namespace emu;
 
 namespace {
-
-constexpr int64_t kBegin = 1;  // 0 would read as "no first op yet" in the accounts
-
-struct Bench {
-  explicit Bench(const DeviceParameters& parameters) : state(std::make_unique<DeviceState>()), model(*state) {
-    DeviceModel::initialise(*state, parameters);
-    model.advance(kBegin);
-  }
-  int process(const Membership& membership = {}) { return model.attach(++pids, 1, 0, membership); }
-  int stream(const Membership& membership = {}) { return model.open_stream(process(membership), 0); }
-  uint64_t kernel(int stream, int64_t ns, double demand = 1, uint64_t waves = 1) {
-    return model.enqueue(stream, {.kind = OpKind::kernel, .duration_ns = ns, .demand = demand, .waves = waves});
-  }
-  int64_t end(int stream, uint64_t seq = 0) { return model.op(stream, seq).end_ns - kBegin; }
-  void at(int64_t ns) { model.advance(kBegin + ns); }
-
-  std::unique_ptr<DeviceState> state;
-  DeviceModel model;
-  int pids = 100;
-};
 
 int what_fits_together_runs_at_full_speed() {
   Bench b({.switch_ns = 50 * kUs, .sharing = Sharing::mps});

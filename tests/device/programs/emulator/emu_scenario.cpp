@@ -1,5 +1,5 @@
 // Plays a scenario on the device model in manual time, for comparison with another reckoning of the same.
-// Standard input: "device SHARING SLICE_NS SWITCH_NS SLOWDOWN CONCURRENCY", then "process MPS PRIORITY WEIGHT",
+// Standard input: "device SHARING SLICE_NS SWITCH_NS SLOWDOWN CONCURRENCY MPS_MODEL", then "process MPS PRIORITY WEIGHT",
 // "stream PROCESS" and "kernel AT_NS STREAM NS DEMAND WAVES", these in order of time. Standard output: each kernel's end,
 // then each process's busy time and device work, all in ns.
 #include <cstdio>
@@ -25,10 +25,16 @@ int main() {
     long long c = 0;
     double x = 0;
     int n = 0;
-    if (strcmp(word, "device") == 0 && scanf("%15s %lld %lld %lf %d", word, &a, &b, &x, &n) == 5) {
+    char model_name[16];
+    if (strcmp(word, "device") == 0 && scanf("%15s %lld %lld %lf %d %15s", word, &a, &b, &x, &n, model_name) == 6) {
       const Sharing sharing = strcmp(word, "mps") == 0 ? Sharing::mps : Sharing::slices;
-      DeviceModel::initialise(
-          *state, {.slice_ns = a, .switch_ns = b, .concurrency = n, .sharing = sharing, .overlap_slowdown = x});
+      const MpsModel mps_model = strcmp(model_name, "admission") == 0 ? MpsModel::admission : MpsModel::proportion;
+      DeviceModel::initialise(*state, {.slice_ns = a,
+                                       .switch_ns = b,
+                                       .concurrency = n,
+                                       .sharing = sharing,
+                                       .mps_model = mps_model,
+                                       .overlap_slowdown = x});
       model.advance(1);
     } else if (strcmp(word, "process") == 0 && scanf("%lld %lld %lf", &a, &b, &x) == 3) {
       const Membership membership{.mps = a != 0, .priority = static_cast<int>(b), .weight = x};
