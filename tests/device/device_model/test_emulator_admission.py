@@ -26,6 +26,7 @@ CASES = [
     "a_kernel_keeps_its_room_against_its_equals_and_in_its_last_wave",
     "nobody_leaves_where_room_comes_in_time",
     "overlap_slows_what_is_admitted_beside_another_process",
+    "a_kernel_whose_neighbour_leaves_ends_no_sooner_than_was_said",
     "kernels_of_one_process_need_room_too",
     "demands_that_add_up_to_the_device_fit",
     "a_neighbours_death_makes_room",

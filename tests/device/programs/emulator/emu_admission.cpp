@@ -179,6 +179,25 @@ int overlap_slows_what_is_admitted_beside_another_process() {
   return 0;
 }
 
+// Who waits for a kernel sleeps until the earliest moment at which it can end: a neighbour that leaves makes that sooner.
+int a_kernel_whose_neighbour_leaves_ends_no_sooner_than_was_said() {
+  DeviceParameters slower = by_admission();
+  slower.overlap_slowdown = 1.5;
+  Bench b(slower);
+  const int one_wave = b.stream({.priority = 1});
+  const int many_waves = b.stream({.priority = 1});
+  const int high = b.stream();
+  b.kernel(one_wave, 100 * kUs, 0.3);
+  b.kernel(many_waves, 200 * kUs, 0.7, 20);
+  b.at(kUs);
+  const int64_t bound = b.model.earliest_end(one_wave, 0);
+  b.kernel(high, 10 * kUs);
+  b.at(kMs);
+  EXPECT(b.end(one_wave) > 100 * kUs && b.end(one_wave) < 110 * kUs && b.end(high) == b.end(one_wave) + 10 * kUs);
+  EXPECT(bound <= b.end(one_wave) + kBegin);
+  return 0;
+}
+
 int kernels_of_one_process_need_room_too() {
   Bench b(by_admission(0, 2));
   const int process = b.process();
@@ -245,6 +264,7 @@ constexpr Case kCases[] = {
     CASE(a_kernel_keeps_its_room_against_its_equals_and_in_its_last_wave),
     CASE(nobody_leaves_where_room_comes_in_time),
     CASE(overlap_slows_what_is_admitted_beside_another_process),
+    CASE(a_kernel_whose_neighbour_leaves_ends_no_sooner_than_was_said),
     CASE(kernels_of_one_process_need_room_too),
     CASE(demands_that_add_up_to_the_device_fit),
     CASE(a_neighbours_death_makes_room),
