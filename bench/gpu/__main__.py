@@ -19,10 +19,12 @@ from typing import NoReturn
 
 from fikitd.base import build
 
-from bench.gpu import calls, cells, mps, parts, processes, reaper
+from bench.gpu import calls, mps, processes, reaper
 from bench.gpu.context import Context, Found, Options, Part
+from bench.gpu.earlier import parts
 from bench.gpu.pages import tables
 from bench.gpu.place import Place, place
+from bench.gpu.sharing import cells
 from bench.record import ROOT, BenchError, Result, check, read, write
 
 GRACE_S = 3.0  # a part that has not ended so long after its deadline is broken off

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bench.gpu import conformance, frameworks, memory, pairs, parts, plans, questions, second
+from bench.gpu import questions, second
 from bench.gpu.context import Context, Found, Part
+from bench.gpu.earlier import conformance, frameworks, memory, parts, plans
+from bench.gpu.sharing import pairs
 from bench.record import BenchError
 
 

@@ -20,11 +20,12 @@ from typing import Any
 from fikitd.api.client import Control, ControlError, DaemonUnreachable, wait_until_there
 from fikitd.profiles.profile_store import ProfileStore
 
-from bench.gpu import cores, mps, processes
+from bench.gpu import mps, processes
 from bench.gpu.asking import CLIENT
 from bench.gpu.fake_systemd import Systemd
 from bench.gpu.place import Place
 from bench.gpu.processes import Program
+from bench.gpu.sharing import cores
 from bench.record import BenchError
 
 START_S = 10.0

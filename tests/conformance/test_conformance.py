@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.gpu.conformance import HERE, PROGRAMS, SOURCES, expected, lines, result, said
+from bench.gpu.earlier.conformance import HERE, PROGRAMS, SOURCES, expected, lines, result, said
 
 Env = Callable[..., dict[str, str]]
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bench.gpu.memory import CHUNK_BYTES
+from bench.gpu.earlier.memory import CHUNK_BYTES
 from bench.record import BenchError
 
 Found = Mapping[str, Any]

@@ -23,7 +23,10 @@ from bench.record import ROOT, BenchError
 GIB = 2**30
 NOBODY = 65534
 SYSTEM_PYTHON = "/usr/bin/python3"
-COPIED = ("bench/__init__.py", "bench/gpu/__init__.py", "bench/gpu/worker.py", "bench/gpu/mps_client.py")
+COPIED = (
+    "bench/__init__.py", "bench/gpu/__init__.py", "bench/gpu/sharing/__init__.py", "bench/gpu/sharing/worker.py",
+    "bench/gpu/mps_client.py",
+)  # fmt: skip
 FOLDERS = ("bench/gpu/programs", "examples/gpu")
 
 

@@ -17,7 +17,7 @@ LONGEST_S = 60.0  # without FILE.stop
 
 def main() -> int:
     sys.path.insert(0, str(Path(__file__).resolve().parent))
-    from bench.gpu import worker  # noqa: PLC0415 - of the copy
+    from bench.gpu.sharing import worker  # noqa: PLC0415 - of the copy
 
     program, device, name, stays_s = sys.argv[1:]
     file, until = Path(name), time.monotonic() + LONGEST_S

@@ -22,7 +22,7 @@ from typing import Any
 from fikit.sandbox.sandbox import Sandbox
 from fikitd.api.reports import ReportError, ReportStore
 
-from bench.gpu import measures
+from bench.gpu.sharing import measures
 from bench.record import BenchError
 
 Found = dict[str, Any]

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from bench.gpu import stamps
 from bench.gpu.context import Context, Found
-from bench.gpu.parts import FULL, ONE, Role
+from bench.gpu.earlier.parts import FULL, ONE, Role
 from bench.gpu.place import Place
 from bench.gpu.processes import Program
 from bench.record import BenchError

@@ -15,9 +15,11 @@ import pytest
 from daemon_process import eventually
 from gpu_machine import Machine, alive
 
-from bench.gpu import conformance, crew, parts, processes
-from bench.gpu.crew import Work, Worker
+from bench.gpu import processes
+from bench.gpu.earlier import conformance, parts
 from bench.gpu.place import Place
+from bench.gpu.sharing import crew
+from bench.gpu.sharing.crew import Work, Worker
 from bench.record import ROOT, BenchError
 from fikitd import paths
 

@@ -19,9 +19,10 @@ import pytest
 from gpu_machine import Machine
 
 from bench import record
-from bench.gpu import asking, cells, mps, processes, questions
+from bench.gpu import asking, mps, processes, questions
 from bench.gpu.context import Context, Options
 from bench.gpu.place import Place
+from bench.gpu.sharing import cells
 from bench.record import ROOT
 
 Found = dict[str, Any]

@@ -1,4 +1,4 @@
-"""The pairs of the kit for real GPUs (bench/gpu/pairs.py) on the emulated one, with everything that may break in a cell."""
+"""The pairs of the kit for real GPUs (bench/gpu/sharing/pairs.py) on the emulated one, with everything that may break in a cell."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ import pytest
 from daemon_process import eventually
 from gpu_machine import alive
 
-from bench.gpu import cells, correctness, crew, pairs, processes, worker, workers
-from bench.gpu.cells import Cell
-from bench.gpu.crew import Worker
+from bench.gpu import processes
 from bench.gpu.place import Place
 from bench.gpu.service import Service
+from bench.gpu.sharing import cells, correctness, crew, pairs, worker, workers
+from bench.gpu.sharing.cells import Cell
+from bench.gpu.sharing.crew import Worker
 from bench.record import BenchError
 
 Found = dict[str, Any]
@@ -278,7 +279,7 @@ def test_a_program_that_differs_from_itself_is_no_fault_of_fikits() -> None:
 
 
 def test_a_program_that_computes_something_else_under_fikit_is_found(somewhere: Place, library: str) -> None:
-    program = worker.HERE / "programs" / "differs.py"
+    program = worker.FOLDERS[0] / "differs.py"
     part = measurement(somewhere, library, ways=("budget",), pairs=(("short_kernels", "differs"),))
     program.write_text("import os\n\n\ndef prepare(device):\n    return lambda: int('FIKIT_SOCKET' in os.environ)\n")
     try:

@@ -1,11 +1,11 @@
-"""The windows of a cell on a GPU (bench/gpu/windows.py): which requests count, on requests whose truth is known; and the worker that keeps the windows."""
+"""The windows of a cell on a GPU (bench/gpu/sharing/windows.py): which requests count, on requests whose truth is known; and the worker that keeps the windows."""
 
 from __future__ import annotations
 
 import pytest
 
-from bench.gpu import windows, worker
-from bench.gpu.windows import Schedule
+from bench.gpu.sharing import windows, worker
+from bench.gpu.sharing.windows import Schedule
 
 MS = 1_000_000
 UNIT = 200 * MS

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from bench.gpu import crew
-from bench.gpu.crew import Worker
 from bench.gpu.place import Place
 from bench.gpu.service import Service
+from bench.gpu.sharing import crew
+from bench.gpu.sharing.crew import Worker
 from bench.record import BenchError
 
 Found = dict[str, Any]

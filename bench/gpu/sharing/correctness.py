@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from bench.gpu.cells import Pair
-from bench.gpu.crew import Worker
-from bench.gpu.workers import Workers
+from bench.gpu.sharing.cells import Pair
+from bench.gpu.sharing.crew import Worker
+from bench.gpu.sharing.workers import Workers
 from bench.record import BenchError
 
 Found = dict[str, Any]

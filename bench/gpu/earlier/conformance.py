@@ -1,7 +1,7 @@
 """The driver's semantics (tests/conformance): what its programs should say of a driver, and what the driver here makes them say.
 
 The tests take the expectations from here, for both to read one file alike; a machine with a GPU may lack what the tests need.
-`python -m bench.gpu.conformance RESULT.json[.gz]` makes a run's part the file of that device (tests/conformance/results).
+`python -m bench.gpu.earlier.conformance RESULT.json[.gz]` makes a run's part the file of that device (tests/conformance/results).
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ import time
 from contextlib import suppress
 from typing import Any, Final
 
-from bench.gpu import crew
-from bench.gpu.crew import Worker
 from bench.gpu.place import Place
 from bench.gpu.service import Service
+from bench.gpu.sharing import crew
+from bench.gpu.sharing.crew import Worker
 from bench.record import BenchError
 
 Found = dict[str, Any]

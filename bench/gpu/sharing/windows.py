@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.gpu import measures
-from bench.gpu.measures import Request
+from bench.gpu.sharing import measures
+from bench.gpu.sharing.measures import Request
 
 Found = dict[str, Any]
 Span = tuple[int, int]

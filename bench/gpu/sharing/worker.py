@@ -1,4 +1,4 @@
-"""A process that does programs' requests when it is told to: `python bench/gpu/worker.py [--device cpu|cuda]`.
+"""A process that does programs' requests when it is told to: `python bench/gpu/sharing/worker.py [--device cpu|cuda]`.
 
 It stays alive over many measurements, for a framework takes seconds to start. Commands come on its standard input, one JSON
 object a line, and each is answered by one on its standard output: `{"error": "..."}`, or
@@ -17,7 +17,7 @@ object a line, and each is answered by one on its standard output: `{"error": ".
                                                            "pipes": the directory by which it joined, or was told to}
     {"do": "count", "program", "requests": N}          under PyTorch's profiler -> {"launches", "device_ns"}
 
-A program is a file NAME.py, here in programs/ or in examples/gpu, with a function `prepare(device)` that returns a request: a
+A program is a file NAME.py, in bench/gpu/programs or in examples/gpu, with a function `prepare(device)` that returns a request: a
 function that returns its result when the device has done what it asked for. Results are the same in each run: PyTorch computes with
 its deterministic algorithms here.
 """
@@ -38,9 +38,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 Request = Callable[[], object]
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-FOLDERS = (HERE / "programs", ROOT / "examples" / "gpu")
+ROOT = Path(__file__).resolve().parents[3]
+FOLDERS = (ROOT / "bench" / "gpu" / "programs", ROOT / "examples" / "gpu")
 WARM_UP, WARM_UP_S = 5, 1.0
 HOST_EVERY, HOST_ROUNDS = 8, 400
 MPS_ENABLED = 133  # CU_DEVICE_ATTRIBUTE_MPS_ENABLED

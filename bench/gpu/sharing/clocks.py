@@ -1,4 +1,4 @@
-"""The GPU's clock and power during a cell: `python bench/gpu/clocks.py UUID`, a process of its own, because NVML may hang.
+"""The GPU's clock and power during a cell: `python bench/gpu/sharing/clocks.py UUID`, a process of its own, because NVML may hang.
 
 The process asks NVML four times a second. It answers a line on its standard input by the values since the last line:
 {"sm_clock_mhz": {"mean", "min", "max"} or null, "power_w": the same}.

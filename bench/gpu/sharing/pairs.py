@@ -12,15 +12,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from bench.gpu import cells, cores, correctness, crew, measures, mps, windows, workers
-from bench.gpu.cells import Cell, Pair
-from bench.gpu.clocks import Clocks
+from bench.gpu import mps
 from bench.gpu.context import Context
-from bench.gpu.crew import Work, Worker
 from bench.gpu.place import Place
 from bench.gpu.service import Service
-from bench.gpu.windows import Schedule
-from bench.gpu.workers import Workers
+from bench.gpu.sharing import cells, cores, correctness, crew, measures, windows, workers
+from bench.gpu.sharing.cells import Cell, Pair
+from bench.gpu.sharing.clocks import Clocks
+from bench.gpu.sharing.crew import Work, Worker
+from bench.gpu.sharing.windows import Schedule
+from bench.gpu.sharing.workers import Workers
 from bench.record import BenchError
 
 Found = dict[str, Any]

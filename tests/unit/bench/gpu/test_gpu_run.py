@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from bench.gpu import cells, cores, measures, memory, plans, report
+from bench.gpu import report
+from bench.gpu.earlier import memory, plans
 from bench.gpu.pages import device_profile, tables
+from bench.gpu.sharing import cells, cores, measures
 from bench.record import BenchError
 
 MS = 1_000_000

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bench.gpu import cores, crew, mps
-from bench.gpu.crew import Worker
+from bench.gpu import mps
+from bench.gpu.sharing import cores, crew
+from bench.gpu.sharing.crew import Worker
 from bench.record import BenchError
 
 LOAD_S = 60.0  # to start, import, compile, warm up
