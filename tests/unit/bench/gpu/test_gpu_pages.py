@@ -13,6 +13,7 @@ from gpu_run_samples import a_cell, a_run, summary
 from bench.gpu import report
 from bench.gpu.pages import blocks, pairs, runs, second, tables
 from bench.gpu.pages.block import Picture, Table
+from bench.gpu.sharing import cells
 from bench.record import BenchError
 
 
@@ -294,6 +295,12 @@ def test_the_terminal_shows_what_the_page_shows() -> None:
         "FAILED",
     ):
         assert words in shown
+
+
+def test_every_pair_and_way_of_the_kit_has_its_place() -> None:
+    assert set(cells.TORCH_PAIRS) <= set(pairs.PAIRS)
+    assert set(cells.WAYS) <= set(pairs.NAMES)
+    assert {way for way in cells.WAYS if pairs.mode(way) == "MPS"} == {name for name, way in cells.WAYS.items() if way.by_mps}  # fmt: skip
 
 
 def test_every_block_is_tried_here() -> None:
