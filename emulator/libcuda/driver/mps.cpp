@@ -23,6 +23,7 @@ namespace emu {
 namespace {
 
 constexpr const char* kDefaultDirectory = "/tmp/nvidia-mps";
+constexpr const char* kClients = "/emulated_clients";  // every user may write there, and in the pipe directory nobody
 constexpr int kLockTries = 2000;  // a millisecond apart
 
 // Where this process stands in its server's list; taken down when it ends.
@@ -62,7 +63,7 @@ void lock(int fd, const std::string& directory) {
 
 // How many other processes are clients now.
 int other_clients(const std::string& directory) {
-  DIR* entries = opendir(directory.c_str());
+  DIR* entries = opendir((directory + kClients).c_str());
   if (entries == nullptr) return 0;
   int count = 0;
   while (const dirent* entry = readdir(entries)) {
@@ -145,7 +146,7 @@ void MpsClient::join(const std::string& directory, int refusal) {
   require(alive(server_, server_start_), CUDA_ERROR_MPS_SERVER_NOT_READY);
   require(other_clients(directory) < most, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED);
   read_environment();
-  const std::string file = directory + "/client." + std::to_string(getpid());
+  const std::string file = directory + kClients + "/client." + std::to_string(getpid());
   unlink(file.c_str());  // this process's own, from before it called exec(); or of one that had its number
   const Descriptor own(open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
   const std::string text = std::to_string(getpid()) + " " + std::to_string(process_start(getpid())) + " " +

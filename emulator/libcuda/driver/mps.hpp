@@ -2,8 +2,8 @@
 //
 // On a device shared by MPS every process is a client, of no server. On a device with slices a process is one if its
 // pipe directory has a file `emulated_server`, which the stand-in of NVIDIA's control daemon writes: "PID START_TIME
-// MAX_CLIENTS". Each client puts a file `client.PID` beside it: "PID START_TIME UID PRIORITY". Start times are field 22
-// of /proc/PID/stat; files of processes that are gone do not count.
+// MAX_CLIENTS". Each client puts a file `emulated_clients/client.PID` there: "PID START_TIME UID PRIORITY". Start times
+// are field 22 of /proc/PID/stat; files of processes that are gone do not count.
 #pragma once
 
 #include <sys/types.h>

@@ -11,9 +11,10 @@ import asyncio
 import logging
 import os
 import shutil
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -38,6 +39,12 @@ TELL_S: Final = 0.2  # so long a step waits to hear that there can be no server
 JOIN_S: Final = 4.0  # and a program for its server, less than the shim waits for us
 WATCH_S: Final = 5.0
 END_S: Final = 0.3  # an epilog waits so long
+LOOK_S: Final = 0.05
+COME_S: Final = (
+    30.0  # a job that was told to join has so long for its first program (imports), before another user may have MPS
+)
+
+ONE_USER: Final = "MPS of this driver serves one user at a time, and another user's jobs have it on this GPU now"
 
 
 class Outside(Exception):
@@ -52,6 +59,8 @@ class Gpu:
     members: Members
     adopted: bool = False  # begun by an earlier fikitd, and its clients are not known yet
     looking: asyncio.Task[None] | None = None
+    expected_until_s: float = 0.0  # a program of a job that was told to join may still come
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # of who decides whose turn it is
 
     @property
     def unused(self) -> bool:
@@ -142,8 +151,12 @@ class Clients:
             return {}
         try:
             uuid = await self._gpu_of(record)
-            server = self._gpu(uuid).server
-            server.jobs.add(record.job)
+            gpu = self._gpu(uuid)
+            server = gpu.server
+            async with gpu.turn:
+                await self._take_turn(gpu, record.uid)
+                gpu.expected_until_s = time.monotonic() + COME_S
+                server.jobs.add(record.job)
             with suppress(TimeoutError):
                 await self._in_time(server.ensure(), TELL_S)
             server.save()
@@ -152,6 +165,30 @@ class Clients:
         except (Outside, MpsError, OSError) as error:
             self._say(record, f"it runs outside MPS, in time slices of its own: {_sentence(error)}")
             return {}
+
+    async def _take_turn(self, gpu: Gpu, uid: int) -> None:
+        """The server takes this user's programs, from now on or already. Outside: those of another user only."""
+        server = gpu.server
+        if not server.processes and not server.jobs:  # with jobs it is about to begin
+            server.give_to(None if server.several_users else uid)
+        if server.owner in (None, uid):
+            return
+        if gpu.members.any or time.monotonic() < gpu.expected_until_s or await self._has_clients(gpu):
+            raise Outside(ONE_USER)
+        _log.info("MPS on %s: the programs of user %d have left, and it is begun anew for user %d", server.uuid, server.owner, uid)  # fmt: skip
+        await server.end()
+        server.jobs.clear()
+        server.give_to(uid)
+
+    @staticmethod
+    async def _has_clients(gpu: Gpu) -> bool:
+        """Whether the server has clients, also such as asked us nothing. Yes where its daemon does not say."""
+        server = gpu.server
+        try:
+            await server.find()
+            return server.serves and bool(await server.control.clients(server.server))
+        except MpsError:
+            return server.there
 
     async def _gpu_of(self, record: JobRecord) -> str:
         """The one GPU that its job has, for certain. Outside: none is."""
@@ -203,24 +240,33 @@ class Clients:
         gpu = self._gpu_told_to(record)
         if gpu is None:
             return
+        deadline_s = time.monotonic() + JOIN_S
         try:
             await self._in_time(self._make_ready(gpu), JOIN_S)
         except (MpsError, TimeoutError) as error:
             if gpu.server.ready:
                 raise self._refused(record, f"MPS {error}" if str(error) else "MPS did not answer in time") from None
+        while gpu.members.terminating:  # begun since `look` had answered. Nothing is awaited between here and `joined`
+            if time.monotonic() > deadline_s:
+                raise self._refused(
+                    record, "its server was ending the work of a program that is gone, and takes nobody until then"
+                )
+            await asyncio.sleep(LOOK_S)
 
     async def _make_ready(self, gpu: Gpu) -> None:
+        """A look answers whether the server still is ready, and waits for the end of a client that is being terminated."""
         await gpu.server.ensure()
         await self._take_over(gpu)
         if not await gpu.members.look():
             raise MpsError(gpu.members.complaint)
+        await gpu.server.ensure()
 
     @contextmanager
     def joined(self, record: JobRecord, pid: int) -> Iterator[None]:
         """The program is a client of its GPU's server for as long as the block runs. Outside: it must not be one."""
         gpu = self._gpu_told_to(record)
         if gpu is None:
-            raise self._refused(record, "its job was not told to join")
+            raise self._refused(record, "its job was not told to join, or MPS serves another user's jobs by now")
         if not gpu.server.ready:
             raise self._refused(record, gpu.server.why_not)
         if gpu.members.closed:
@@ -229,6 +275,7 @@ class Clients:
             )
         try:
             member = gpu.members.enter(record, pid)
+            gpu.expected_until_s = 0.0
         except NoPlace as error:
             raise self._refused(record, str(error)) from None
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,13 +16,11 @@ from typing import Final
 
 from fikitd.base.child_process import end
 from fikitd.base.shares import URGENT
+from fikitd.mps import programs
+from fikitd.mps.programs import PROGRAM, SERVER_PROGRAM, SEVERAL_USERS
 from fikitd.store.records import JobRecord, start_ticks, stat_fields
 
-PROGRAM: Final = "nvidia-cuda-mps-control"
-SERVER_PROGRAM: Final = "nvidia-cuda-mps-server"
 COMMAND: Final = "nvidia-cuda-mps"  # both programs' in /proc/PID/comm, which holds 15 bytes
-SEVERAL_USERS: Final = "-multiuser-server"  # NVIDIA: all users' programs are clients of one server, which is root's
-PROGRAM_BYTES: Final = 64 * 2**20  # more than it has
 ENV_PIPES: Final = "CUDA_MPS_PIPE_DIRECTORY"
 ENV_LOGS: Final = "CUDA_MPS_LOG_DIRECTORY"
 ENV_PRIORITY: Final = "CUDA_MPS_CLIENT_PRIORITY"
@@ -39,8 +36,10 @@ DRIVERS_OWN_BYTES: Final = 2**30
 MIB: Final = 2**20
 
 ASK_S: Final = 2.0
+ACTIVE: Final = "ACTIVE"
 FAULT: Final = "FAULT"
 INITIALIZING: Final = "INITIALIZING"
+UNKNOWN: Final = "UNKNOWN"  # ours: a control daemon of driver 535 does not know the question
 
 # cuInit's errors of a program that cannot be a client (cuda.h).
 REFUSALS: Final = {
@@ -53,6 +52,7 @@ REFUSALS: Final = {
 
 # Words that NVIDIA's programs say, and a pid. Whatever else an answer holds is not looked at.
 _STATES = re.compile(r"\b(ACTIVE|INITIALIZING|FAULT)\b")
+_NO_COMMAND = re.compile(r"Unknown command")
 _PID = re.compile(r"\d{1,10}", re.ASCII)
 
 
@@ -116,42 +116,51 @@ def socket_path_fits(pipes: Path) -> bool:
     return len(os.fsencode(pipes / LONGEST_SOCKET)) <= SOCKET_PATH_BYTES
 
 
-def _environment(uuid: str, pipes: Path, logs: Path) -> dict[str, str]:
-    """Of its programs: ours, without what a job or a shell may have left there."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("FIKIT_", "CUDA_", "LD_PRELOAD", "NOTIFY_SOCKET"))
-    }
-    return {**kept, ENV_DEVICES: uuid, ENV_PIPES: str(pipes), ENV_LOGS: str(logs)}
-
-
 class Control:
     """One control daemon, that of `uuid`, by its directories. It need not be there."""
 
     def __init__(self, uuid: str, pipes: Path, logs: Path) -> None:
         self.uuid, self.pipes, self.logs = uuid, pipes, logs
         self._process: subprocess.Popen[bytes] | None = None
+        self._program: Path | None = None
+        self._path = ""
 
-    def start(self) -> int:
+    def start(self, several_users: bool) -> int:
         """Begin a control daemon in the foreground, in a session of its own; its pid. It outlives us. MpsError when it cannot be begun.
 
-        A process of ours, not `-d`: so we know which it is, and see at once when it ends.
+        `several_users`: with SEVERAL_USERS, without which a client of a second user waits until all of the first one's have ended. A
+        process of ours, not `-d`: so we know which it is, and see at once when it ends.
         """
-        program = shutil.which(PROGRAM)
-        if program is None:
-            raise MpsError(f"is not there: no {PROGRAM} in PATH")
-        # One server for all users, for whom it is root's: without it a client of another user waits until this one's have ended.
-        several = [SEVERAL_USERS] if os.geteuid() == 0 else []
+        program = self._find()
+        several = [SEVERAL_USERS] if several_users else []
         try:
             with (self.logs / "control.out").open("ab") as out:
                 self._process = subprocess.Popen(
-                    [program, "-f", *several], env=_environment(self.uuid, self.pipes, self.logs), cwd="/",
+                    [program, "-f", *several], env=self._environment(), cwd="/",
                     stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
                 )  # fmt: skip
         except OSError as error:
             raise MpsError(f"could not be started: {error.strerror}") from None
         return self._process.pid
+
+    def _find(self) -> Path:
+        """NVIDIA's program. MpsError: it is not there."""
+        if self._program is None or not self._program.exists():
+            self._program = programs.find(PROGRAM)
+            if self._program is None:
+                raise MpsError(f"is not there: no {PROGRAM} {programs.PLACES}")
+            self._path = programs.path_for(self._program)
+        return self._program
+
+    def _environment(self) -> dict[str, str]:
+        """Of its programs: ours, without what a job or a shell may have left there."""
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("FIKIT_", "CUDA_", "LD_PRELOAD", "NOTIFY_SOCKET"))
+        }
+        places = {ENV_DEVICES: self.uuid, ENV_PIPES: str(self.pipes), ENV_LOGS: str(self.logs)}
+        return {**kept, "PATH": self._path, **places}
 
     @property
     def listens(self) -> bool:
@@ -165,12 +174,10 @@ class Control:
 
     async def ask(self, *command: str, timeout_s: float = ASK_S) -> str:
         """The daemon's answer to one command. MpsError: there is none."""
-        program = shutil.which(PROGRAM)
-        if program is None:
-            raise MpsError(f"is not there: no {PROGRAM} in PATH")
+        program = self._find()
         try:
             child = await asyncio.create_subprocess_exec(
-                program, env=_environment(self.uuid, self.pipes, self.logs), cwd="/", stdin=asyncio.subprocess.PIPE,
+                program, env=self._environment(), cwd="/", stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
             )  # fmt: skip
         except OSError as error:
@@ -190,14 +197,16 @@ class Control:
     async def servers(self, timeout_s: float = ASK_S) -> list[int]:
         return _pids(await self.ask("get_server_list", timeout_s=timeout_s))
 
-    async def start_server(self, timeout_s: float) -> None:
-        """For all users as root, else for our own."""
-        await self.ask("start_server", "-uid", str(os.geteuid()), timeout_s=timeout_s)
+    async def start_server(self, uid: int, timeout_s: float) -> None:
+        """Have a server begun for a user's programs. The daemon answers before the server lives, and whether or not it will."""
+        await self.ask("start_server", "-uid", str(uid), timeout_s=timeout_s)
 
     async def status(self, server: int, timeout_s: float = ASK_S) -> str:
-        """ACTIVE, INITIALIZING or FAULT; "" where it says something else."""
-        found = _STATES.search(await self.ask("get_server_status", str(server), timeout_s=timeout_s))
-        return found.group(1) if found else ""
+        """ACTIVE, INITIALIZING or FAULT; UNKNOWN where the daemon does not know the question; "" where it says something else."""
+        answer = await self.ask("get_server_status", str(server), timeout_s=timeout_s)
+        if found := _STATES.search(answer):
+            return found.group(1)
+        return UNKNOWN if _NO_COMMAND.search(answer) else ""
 
     async def clients(self, server: int) -> list[int]:
         return _pids(await self.ask("get_client_list", str(server)))
@@ -255,9 +264,3 @@ def _is_control(process: Path) -> bool:
         return Path(os.fsdecode((process / "cmdline").read_bytes().partition(b"\0")[0])).name == PROGRAM
     except (OSError, UnicodeDecodeError):
         return False
-
-
-def serves_several_users(program: Path) -> bool:
-    """Whether this control daemon's program knows SEVERAL_USERS, whose name is in it then. OSError: it cannot be read."""
-    with program.open("rb") as file:
-        return SEVERAL_USERS.lstrip("-").encode() in file.read(PROGRAM_BYTES)

@@ -15,13 +15,26 @@ from dataclasses import dataclass
 from typing import Final
 
 from fikitd.base.shares import URGENT, Limit, Places
-from fikitd.mps.control import FAULT, MpsError, began
+from fikitd.mps.control import ACTIVE, FAULT, UNKNOWN, MpsError, began
 from fikitd.mps.servers import Server
 from fikitd.store.records import JobRecord
 
 _log = logging.getLogger("fikitd")
 
-FRESH_S: Final = 0.2  # a client that has ended is off its server's list by then, and an answer is good for as long
+FRESH_S: Final = (
+    0.2  # a client that has ended is off its server's list by then, mostly, and an answer is good for as long
+)
+LOOK_AGAIN_S: Final = 1.0  # at most, between looks for one that is not
+
+# NVIDIA refuses new clients while a client is being terminated, so only a client that nothing else takes off is terminated. The time
+# counts from the end of its process, by when the kernel has closed its files and freed its memory; the server then frees the rest. Freeing
+# tens of GiB takes tenths of a second. A client that is stuck in a kernel holds its memory, and perhaps the server, for so much longer.
+GONE_S: Final = 2.0
+LEAVING_S: Final = 60.0  # a process that has hung up and still lives then goes on, and is no concern of MPS's
+JOINING_S: Final = (
+    10.0  # a program that was let in is the server's client by then (cuInit takes seconds at most), or never
+)
+
 RECENT_S: Final = 5.0  # who left with work unfinished so shortly before a fault was seen may be the one who faulted
 
 
@@ -37,8 +50,10 @@ class Member:
     started: int
     record: JobRecord
     unfinished: Callable[[], int] = nothing  # launches that are not known to have completed
+    entered_s: float = 0.0
     left_s: float | None = None
     left_with: int = 0
+    gone_s: float | None = None  # when its process was first seen to have ended
     of_before: bool = False  # it joined under an earlier fikitd: no connection tells of its end
 
 
@@ -55,6 +70,7 @@ class Members:
         self._asking = asyncio.Lock()
         self._asked_s, self._asked_of = -FRESH_S, 0  # when, and of which server
         self._faulted = 0  # the server that has a fault behind it
+        self.terminating = False  # the server takes nobody until that is done
         self._most = limit.all
         self.complaint = ""  # why the daemon could not be asked the last time
 
@@ -74,7 +90,7 @@ class Members:
         if not of_before:  # these are there already
             self._places.check(record.uid, record.job, urgent=record.priority <= URGENT)
         self._places.add(record.uid, record.job)
-        member = Member(pid, began(pid), record, of_before=of_before)
+        member = Member(pid, began(pid), record, of_before=of_before, entered_s=time.monotonic())
         self._there[pid, member.started] = member
         return member
 
@@ -119,40 +135,79 @@ class Members:
             complaint = ""
             try:
                 await self._look_for_fault()
-                await self._take_off(left)
+                left = await self._take_off(left)
             except MpsError as error:
                 complaint = str(error)
-                self._left = [*left, *self._left][-self._most :]
+            self._left = [*left, *self._left][-self._most :]
             if complaint and complaint != self.complaint:
                 _log.warning("MPS on %s %s", self._server.uuid, complaint)
             self.complaint, self._asked_s, self._asked_of = complaint, time.monotonic(), self._server.server
             return not complaint
 
     async def look_after(self) -> None:
-        """As `look`, once who has left is off the server's list, until nobody more has left."""
+        """As `look`, once who has left is off the server's list, until nobody more has left and nobody is left there."""
+        pause = FRESH_S
         while self._left:
-            await asyncio.sleep(FRESH_S)
+            await asyncio.sleep(pause)
             if self._left and not await self.look():
                 return
+            pause = min(2 * pause, LOOK_AGAIN_S)
 
-    async def _take_off(self, left: list[Member]) -> None:
-        """NVIDIA: a client that is killed with work on the GPU leaves the server in an undefined state, unless it is terminated there."""
+    async def _take_off(self, left: list[Member]) -> list[Member]:
+        """Of those who have left: who may still have to be taken off, and has to be looked at again.
+
+        NVIDIA: a client that is killed with work on the GPU leaves the server in an undefined state, unless it is terminated there.
+        """
         server = self._server.server
         listed = set(await self._server.control.clients(server)) if self._server.ready and left else set()
+        again = []
         for member in left:
-            if member.pid in listed and began(member.pid) != member.started:
-                with suppress(MpsError):
-                    await self._server.control.terminate(server, member.pid)
-                    _log.info("job %s: its process %d, which is gone, was still a client of the MPS server: it is terminated there",
-                              member.record.job, member.pid)  # fmt: skip
+            now = time.monotonic()
+            if member.pid not in listed:
+                continue
+            if began(member.pid) == member.started:  # the kernel is ending it, or it goes on without its connection
+                if now - (member.left_s or now) < LEAVING_S:
+                    again.append(member)
+                continue
+            member.gone_s = now if member.gone_s is None else member.gone_s
+            patience = GONE_S + JOINING_S if self._somebody_joins(listed, now) else GONE_S
+            if now - member.gone_s < patience:
+                again.append(member)
+            else:
+                await self._terminate(server, member)
+        return again
+
+    def _somebody_joins(self, listed: set[int], now: float) -> bool:
+        """Whether a program was let in and is not yet known to be a client: by the server's list, or by a page that it had from us."""
+        return any(
+            m.unfinished is nothing
+            and m.pid not in listed
+            and now - m.entered_s < JOINING_S
+            and began(m.pid) == m.started
+            for m in self._there.values()
+        )
+
+    async def _terminate(self, server: int, member: Member) -> None:
+        self.terminating = True
+        try:
+            with suppress(MpsError):
+                await self._server.control.terminate(server, member.pid)
+                _log.info("job %s: its process %d, which is gone, was still a client of the MPS server: it is terminated there",
+                          member.record.job, member.pid)  # fmt: skip
+        finally:
+            self.terminating = False
 
     async def _look_for_fault(self) -> None:
-        if not self._server.ready or not (self._there or self._lately()):
+        """Also when nobody is there: whoever comes next must not be let into a server that is not ready."""
+        if not self._server.ready:
             self._faulted = 0
             return
         server = self._server.server
-        if await self._server.control.status(server) != FAULT:
+        state = await self._server.control.status(server)
+        if state != FAULT:
             self._faulted = 0
+            if state not in (ACTIVE, UNKNOWN):
+                self._server.doubt()
         elif self._faulted != server:
             self._faulted = server
             self._tell_of_fault()

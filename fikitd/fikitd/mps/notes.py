@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from fikitd.base import schema
-from fikitd.base.schema import name, several, text, whole
+from fikitd.base.schema import name, null_or, several, text, whole
 from fikitd.gpus.devices import digits
 from fikitd.store.storage import read_bounded, write_atomic
 
@@ -17,16 +17,21 @@ NOTE: Final = ".json"
 LOGS: Final = ".log"
 MOST_BYTES: Final = 65536
 MOST_JOBS: Final = 4096
+MOST_UID: Final = 2**32 - 1
 
 
 @dataclass(frozen=True)
 class State:
-    """What the next fikitd has to know. `pid`, `started`: of the control daemon; `jobs`: who was told to join."""
+    """What the next fikitd has to know. `pid`, `started`: of the control daemon; `jobs`: who was told to join.
+
+    `owner`: the uid of the one user whose programs the server takes; None: it takes those of all users.
+    """
 
     uuid: str
     pid: int
     started: int
     jobs: list[str]
+    owner: int | None = None
 
     def save(self, file: Path) -> None:
         """OSError: it cannot be noted."""
@@ -34,7 +39,8 @@ class State:
 
 
 _STATE: Final = schema.fields(
-    {"uuid": text(96), "pid": whole(1), "started": whole(1), "jobs": several(name, MOST_JOBS)}
+    {"uuid": text(96), "pid": whole(1), "started": whole(1), "jobs": several(name, MOST_JOBS)},
+    {"owner": null_or(whole(0, MOST_UID))},
 )
 
 
@@ -47,9 +53,15 @@ class Places:
     note: Path
 
 
-def places(directory: Path, uuid: str) -> Places:
+def places(directory: Path, uuid: str, owner: int | None = None) -> Places:
+    """Of a GPU's control daemon, whose server takes one user's programs (`owner`) or those of all (None).
+
+    Each owner has a pipe directory of its own. A program that was told to join another user's server, and does not ask fikitd first,
+    finds no directory then and runs without MPS; in the same directory NVIDIA's daemon would keep the program waiting.
+    """
     name = digits(uuid)[:13].lower()
-    return Places(directory / name, directory / f"{name}{LOGS}", directory / f"{name}{NOTE}")
+    pipes = name if owner is None else f"{name}-{owner}"
+    return Places(directory / pipes, directory / f"{name}{LOGS}", directory / f"{name}{NOTE}")
 
 
 def pipe_directories(directory: Path) -> list[Path]:

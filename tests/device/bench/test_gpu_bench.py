@@ -203,6 +203,7 @@ pipe = pathlib.Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
 note = pipe / "nvidia-cuda-mps-control.pid"
 if sys.argv[1:] == ["-f"]:
     start = pathlib.Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19]
+    (pipe / "emulated_clients").mkdir()
     (pipe / "emulated_server").write_text(f"{{os.getpid()}} {{start}} 16\\n")
     note.write_text(str(os.getpid()))
     (pipe / "control").touch()

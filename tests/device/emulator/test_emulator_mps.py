@@ -47,13 +47,15 @@ class Server:
 
     def clients(self) -> dict[int, list[str]]:
         """What each client's file says, by its pid."""
-        return {int(p.name.split(".")[1]): p.read_text().split() for p in self.directory.glob("client.*")}
+        return {
+            int(p.name.split(".")[1]): p.read_text().split() for p in self.directory.glob("emulated_clients/client.*")
+        }
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     directory = tmp_path / "pipe"
-    directory.mkdir()
+    (directory / "emulated_clients").mkdir(parents=True)
     made = Server(directory)
     yield made
     made.kill()
@@ -181,9 +183,9 @@ def test_neither_links_nor_pipes_are_followed(env: Env, server: Server, tmp_path
     """Others may write into the directory: what they put there makes nobody wait or write elsewhere."""
     victim = tmp_path / "victim"
     victim.write_text("precious")
-    script = f"import os; os.symlink({str(victim)!r}, f'{server.directory}/client.{{os.getpid()}}'); import ctypes; "
+    script = f"import os; os.symlink({str(victim)!r}, f'{server.directory}/emulated_clients/client.{{os.getpid()}}'); import ctypes; "
     script += "print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
-    os.mkfifo(server.directory / "client.77")
+    os.mkfifo(server.directory / "emulated_clients" / "client.77")
     done = subprocess.run(
         [sys.executable, "-c", script], env=env(), capture_output=True, text=True, check=True, timeout=20
     )

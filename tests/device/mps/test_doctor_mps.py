@@ -15,7 +15,7 @@ import pytest
 from daemon_process import eventually
 from fikit.checks import mps
 from fikit.checks.check import Check
-from fikitd.mps import control, notes
+from fikitd.mps import control, notes, programs
 from fikitd.mps.notes import State
 from mps_site import MpsSite
 
@@ -33,7 +33,7 @@ class Served:
     env: dict[str, str]
 
     def say(self, command: str) -> None:
-        subprocess.run([control.PROGRAM], input=f"{command}\n".encode(), env=self.env, check=True)
+        subprocess.run([programs.PROGRAM], input=f"{command}\n".encode(), env=self.env, check=True)
 
     def faults(self, text: str) -> None:
         (self.places.logs / "emulated_faults").write_text(text)
@@ -56,7 +56,7 @@ def served(native: Path, emulator_env: Env, monkeypatch: pytest.MonkeyPatch) -> 
         directory = Path(root)
         places = notes.places(directory, UUID)
         env = {**os.environ, control.ENV_PIPES: str(places.pipes), control.ENV_LOGS: str(places.logs)}
-        with subprocess.Popen([control.PROGRAM, "-f"], env=env) as process:
+        with subprocess.Popen([programs.PROGRAM, "-f"], env=env) as process:
             State(UUID, process.pid, control.began(process.pid), ["12"]).save(places.note)
             eventually((places.pipes / control.SOCKET).exists)
             yield Served(directory, process, env)
@@ -113,7 +113,7 @@ def test_a_server_of_one_user_which_others_wait_for_is_found(served: Served) -> 
 def test_one_that_nobody_can_ask_is_told_with_why(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     check = served.check()
-    assert (check.status, check.found) == ("fail", "MPS is not there: no nvidia-cuda-mps-control in PATH")
+    assert (check.status, check.found) == ("fail", f"MPS is not there: no nvidia-cuda-mps-control {programs.PLACES}")
 
 
 def test_the_doctor_of_a_site_with_mps_finds_a_fault_that_is_not_over(

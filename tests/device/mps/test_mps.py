@@ -145,9 +145,9 @@ def test_a_users_own_mps_is_left_alone_and_said(site: MpsSite, tmp_path: Path) -
         assert beating.first_word == "running"
         assert site.in_mps(beating.pid)
         assert site.report(job)["device_mode"] == "other-mps"
-        assert say(f"get_client_list {say('get_server_list')}").split() == [str(beating.pid)]
+        assert say(f"get_client_list {say('get_server_list').strip()}").split() == [str(beating.pid)]
     finally:
-        say("quit")
+        say("quit -t 0")  # with a client, `quit` alone waits for it
 
 
 def test_its_processes_are_no_programs_around_fikit(site: MpsSite) -> None:

@@ -97,7 +97,7 @@ def test_control_daemon_that_comes_to_hang_delays_nobody_for_long_and_its_client
     eventually(lambda: site.ended() and not began(control), 20.0)  # by force
 
 
-@pytest.mark.parametrize("fault", ["refuse start", "die start_server", "refuse get_server_list"])
+@pytest.mark.parametrize("fault", ["refuse start", "die start_server", "refuse get_server_list", "stillborn"])
 def test_mps_that_cannot_be_begun_costs_a_sentence(site: MpsSite, fault: str) -> None:
     site.start(EMUCUDA_MPS_FAULTS=fault)
     job, beating = told_once(site)
@@ -107,12 +107,23 @@ def test_mps_that_cannot_be_begun_costs_a_sentence(site: MpsSite, fault: str) ->
     assert "runs outside MPS, in time slices of its own: MPS " in said
 
 
+def test_a_server_that_needs_long_is_waited_for_and_one_that_needs_too_long_is_not_joined(site: MpsSite) -> None:
+    site.start(EMUCUDA_MPS_FAULTS="late 1.5")
+    assert site.in_mps(site.beats()[1].pid)
+    os.kill(site.server(), signal.SIGKILL)
+    site.faults("late 100")
+    eventually(lambda: site.report("1")["warnings"])
+    job, outside = site.beats()
+    assert not site.in_mps(outside.pid)
+    assert any("MPS was not there in time" in text for text in site.report(job)["warnings"])
+
+
 def test_without_nvidias_programs_on_the_node_jobs_run_and_say_so(site: MpsSite) -> None:
     site.start(PATH="/usr/bin:/bin")
     job, beating = told_once(site)
     assert not site.in_mps(beating.pid)
     (said,) = site.report(job)["warnings"]
-    assert "no nvidia-cuda-mps-control in PATH" in said
+    assert "no nvidia-cuda-mps-control in PATH, beside libcuda.so.1 or in /usr/local/nvidia/bin" in said
 
 
 def test_control_daemon_that_dies_leaves_its_clients_at_work_and_the_next_job_outside_until_they_have_left(
@@ -140,7 +151,7 @@ def test_program_that_is_killed_in_the_middle_of_a_kernel_is_taken_off_the_serve
     endless.kill()
     (logs,) = site.pipes.glob("*.log")
     eventually(
-        lambda: f"Client {endless.pid} of server {site.server()} is terminated" in (logs / "control.log").read_text()
+        lambda: f"Client {endless.pid} of server {site.server()} is terminated" in (logs / "control.out").read_text()
     )
     said = f"job {job}: its process {endless.pid}, which is gone, was still a client"
     eventually(lambda: said in site.daemon.log.read_text())

@@ -78,4 +78,4 @@ def test_under_another_mps_its_program_hears_why(site: MpsSite, tmp_path: Path) 
         assert said.count("\n") == 1
         assert "it is a client of MPS, and what a server's limits do to managed memory is not known.\n" in said
     finally:
-        say("quit")
+        say("quit -t 0")

@@ -16,6 +16,7 @@ from typing import Any
 from daemon_process import Fikitd, eventually
 from emulator_tools import Partner, stats
 from fikitd.mps.control import began
+from fikitd.mps.programs import PROGRAM
 from fikitd.store.records import JobRecord
 
 from fikitd import paths
@@ -25,9 +26,13 @@ WITH_ENVIRONMENT = 'while read -r said && [ -n "$said" ]; do export "$said"; don
 
 
 class MpsSite:
-    def __init__(self, root: Path, native: Path, program: Path, env: dict[str, str], *, clients: int = 48) -> None:
+    def __init__(
+        self, root: Path, native: Path, program: Path, env: dict[str, str], *, clients: int = 48, driver: str = ""
+    ) -> None:
+        """`driver`: whose control daemon it is (EMUCUDA_MPS_DRIVER); several users' at a time without."""
         self.native, self.program = native, program
-        path = f"{native / 'emulator'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+        tools = of_driver(root, native, driver) if driver else native / "emulator"
+        path = f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}"
         self.device = {**env, "PATH": path}
         self.daemon = Fikitd(root, "fifo")
         self.daemon.config.write_text(
@@ -132,6 +137,16 @@ class MpsSite:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         assert not left, self.daemon.log.read_text()
+
+
+def of_driver(root: Path, native: Path, driver: str) -> Path:
+    """The directory of a control daemon whose program has no word of an option that the driver does not know."""
+    made = root / "tools"
+    made.mkdir()
+    program = made / PROGRAM
+    program.write_text(f'#!/bin/sh\nEMUCUDA_MPS_DRIVER={driver} exec {native}/emulator/{PROGRAM} "$@"\n')
+    program.chmod(0o755)
+    return made
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from subprocess import PIPE
 import pytest
 from daemon_fakes import eventually
 from fikit.checks import gpu, mps
-from fikitd.mps import control, notes
+from fikitd.mps import control, notes, programs
 from fikitd.mps.notes import State
 
 
@@ -30,7 +30,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """NVIDIA's two programs, and no others, in PATH."""
     made = tmp_path / "tools"
     made.mkdir()
-    for name in (control.PROGRAM, control.SERVER_PROGRAM):
+    for name in (programs.PROGRAM, programs.SERVER_PROGRAM):
         (made / name).write_text("multiuser-server")
         (made / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(made))
@@ -76,22 +76,23 @@ def test_a_fikitd_that_does_not_know_the_mode_of_fikit_toml_is_found(directory: 
     assert mps.in_force(False, absent, fikitd_runs=True).status == "ok"
 
 
-@pytest.mark.parametrize("missing", [control.PROGRAM, control.SERVER_PROGRAM])
+@pytest.mark.parametrize("missing", [programs.PROGRAM, programs.SERVER_PROGRAM])
 def test_programs_that_fikit_toml_asks_for_and_that_are_not_there_are_found(tools: Path, missing: str) -> None:
     assert mps.programs().status == "ok"
     (tools / missing).unlink()
     check = mps.programs()
     assert (check.status, check.found) == (
         "fail",
-        f"fikit.toml asks for MPS, and there is no {missing} in PATH: jobs run in time slices",
+        f"fikit.toml asks for MPS, and there is no {missing} {programs.PLACES}: jobs run in time slices",
     )
 
 
-def test_programs_of_a_driver_whose_mps_has_one_user_at_a_time_are_found(tools: Path) -> None:
-    (tools / control.PROGRAM).write_text("-d -f")
+def test_which_driver_serves_several_users_and_which_does_not_is_said(tools: Path) -> None:
+    assert mps.programs().found == f"{tools / programs.PROGRAM}, which serves several users at a time"
+    (tools / programs.PROGRAM).write_text("-d -f")
     check = mps.programs()
-    assert check.status == "fail"
-    assert "does not know -multiuser-server" in check.found
+    assert check.status == "warn"
+    assert "does not know -multiuser-server: MPS serves one user's jobs at a time" in check.found
     assert "newer driver" in check.advice
 
 
@@ -108,8 +109,8 @@ def test_directories_that_users_cannot_enter_or_can_put_sockets_into_are_found(d
         made.mkdir()
         made.chmod(0o700 if made is logs else 0o755)
     assert list(mps.rights(directory)) == []
-    pipes.chmod(0o1777)  # everybody's names, nobody's to take away
-    assert list(mps.rights(directory)) == []
+    pipes.chmod(0o1777)  # nobody could replace a socket, and everybody fill run_dir
+    assert [(check.status, check.advice) for check in mps.rights(directory)] == [("fail", f"chmod go-w {pipes}")]
     pipes.chmod(0o700)
     assert [(check.status, check.advice) for check in mps.rights(directory)] == [("fail", f"chmod a+rx {pipes}")]
     pipes.chmod(0o777)
@@ -123,7 +124,7 @@ def test_nothing_is_wrong_with_directories_that_are_not_there(tmp_path: Path) ->
 @pytest.fixture
 def stranger(tmp_path: Path) -> Iterator[int]:
     """A control daemon that fikitd knows nothing of, by name; its process."""
-    program = tmp_path / control.PROGRAM
+    program = tmp_path / programs.PROGRAM
     shutil.copy("/bin/sleep", program)
     with subprocess.Popen([program, "60"]) as process:
         eventually(lambda: process.pid in control.daemons(Path("/proc")))  # its name is there a moment after its begin
@@ -154,7 +155,7 @@ def test_fikits_own_and_what_may_be_its_are_no_others(stranger: int, monkeypatch
 
 @pytest.mark.starts_processes
 def test_a_program_that_only_has_the_name_in_its_arguments_is_no_control_daemon(stranger: int) -> None:
-    with subprocess.Popen(["/bin/sh", "-c", "echo; read line", control.PROGRAM], stdin=PIPE, stdout=PIPE) as other:
+    with subprocess.Popen(["/bin/sh", "-c", "echo; read line", programs.PROGRAM], stdin=PIPE, stdout=PIPE) as other:
         assert other.stdout is not None
         other.stdout.readline()
         assert stranger in control.daemons(Path("/proc"))

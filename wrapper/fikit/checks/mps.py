@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
-import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Final
 from fikitd.api.client import Control, ControlError, DaemonUnreachable
 from fikitd.config import fikit_toml
 from fikitd.mps import control, notes
+from fikitd.mps import programs as nvidias
 from fikitd.mps.control import MpsError
 
 from fikit.checks import private_shm
@@ -70,19 +70,20 @@ def in_force(asked: bool, directory: Path, fikitd_runs: bool) -> Check:
 
 def programs() -> Check:
     """NVIDIA's two programs, and whether they are of a driver whose MPS serves several users at a time."""
-    found = {name: shutil.which(name) for name in (control.PROGRAM, control.SERVER_PROGRAM)}
-    missing = [name for name, path in found.items() if path is None]
+    names = (nvidias.PROGRAM, nvidias.SERVER_PROGRAM)
+    found = {name: path for name in names if (path := nvidias.find(name)) is not None}
+    missing = [name for name in names if name not in found]
     if missing:
-        return fail("MPS programs", f"fikit.toml asks for MPS, and there is no {' and no '.join(missing)} in PATH: {WITHOUT}",
+        return fail("MPS programs", f"fikit.toml asks for MPS, and there is no {' and no '.join(missing)} {nvidias.PLACES}: {WITHOUT}",
                     'install the part of the driver that has it (Debian: nvidia-cuda-mps; Ubuntu: nvidia-compute-utils-...), or set [gpu] mps = "off"')  # fmt: skip
-    program = Path(str(found[control.PROGRAM]))
+    program = found[nvidias.PROGRAM]
     try:
-        if not control.serves_several_users(program):
-            return fail("MPS programs", f"{program} does not know {control.SEVERAL_USERS}, so that no fikitd of root's can begin it: {WITHOUT}",
-                        'install a newer driver, or set [gpu] mps = "off"')  # fmt: skip
+        if not nvidias.serves_several_users(program):
+            return warn("MPS programs", f"{program} does not know {nvidias.SEVERAL_USERS}: MPS serves one user's jobs at a time, and other users' jobs run in time slices meanwhile",
+                        "nothing, where jobs that share a GPU are mostly one user's; else install a newer driver")  # fmt: skip
     except OSError as error:
         return fail("MPS programs", f"{program} could not be read: {error.strerror}", f"chmod a+rx {program}")
-    return ok("MPS programs", str(program))
+    return ok("MPS programs", f"{program}, which serves several users at a time")
 
 
 def pipe_path(directory: Path) -> Check:
@@ -96,7 +97,7 @@ def pipe_path(directory: Path) -> Check:
 
 
 def rights(directory: Path) -> Iterator[Check]:
-    """Programs of all users meet their server in its pipe directory; nobody else may put one there."""
+    """Programs of all users meet their server in its pipe directory. Whoever may write there can replace a socket, or fill run_dir."""
     for place in [directory, *notes.pipe_directories(directory)]:
         try:
             mode = place.stat().st_mode
@@ -106,8 +107,10 @@ def rights(directory: Path) -> Iterator[Check]:
             yield fail(
                 "MPS rights", f"users cannot enter {place}, and their programs meet MPS there", f"chmod a+rx {place}"
             )
-        elif mode & 0o022 and not mode & stat.S_ISVTX:
-            yield fail("MPS rights", f"everybody can put another's socket into {place}", f"chmod go-w {place}")
+        elif mode & 0o022:
+            yield fail(
+                "MPS rights", f"users can put files into {place}, where fikitd lets nobody write", f"chmod go-w {place}"
+            )
 
 
 def served(note: notes.State, directory: Path) -> Check:
@@ -116,7 +119,7 @@ def served(note: notes.State, directory: Path) -> Check:
     if control.began(note.pid) != note.started:
         return warn(name, f"its control daemon (process {note.pid}) has ended: jobs run in time slices there until its clients have left",
                     "nothing: fikitd begins another one then; `fikit top` shows whose programs are left")  # fmt: skip
-    places = notes.places(directory, note.uuid)
+    places = notes.places(directory, note.uuid, note.owner)
     try:
         server, state, clients = asyncio.run(_ask(control.Control(note.uuid, places.pipes, places.logs)))
     except MpsError as error:
@@ -127,10 +130,11 @@ def served(note: notes.State, directory: Path) -> Check:
         )
     if not server:
         return ok(name, "no program has needed a server")
+    alone = "" if note.owner is None else f"; it takes programs of {_name(note.owner)} only"
     return (
         unfit(name, server, state)
-        or somebodys(name, server, _uid(note.pid), places.pipes)
-        or ok(name, f"server {server}, {len(clients)} client{'' if len(clients) == 1 else 's'}")
+        or (somebodys(name, server, _uid(note.pid), places.pipes) if note.owner is None else None)
+        or ok(name, f"server {server}, {len(clients)} client{'' if len(clients) == 1 else 's'}{alone}")
     )
 
 
@@ -151,7 +155,7 @@ def somebodys(name: str, server: int, daemons: int | None, pipes: Path) -> Check
     if owner in (None, daemons):
         return None
     return fail(name, f"its server (process {server}) is {_name(owner)}'s: other users' programs wait until that user's have left",
-                f"when its jobs have ended: `echo quit | CUDA_MPS_PIPE_DIRECTORY={pipes} {control.PROGRAM}` as root; for the next job fikitd begins one for all users")  # fmt: skip
+                f"when its jobs have ended: `echo quit | CUDA_MPS_PIPE_DIRECTORY={pipes} {nvidias.PROGRAM}` as root; for the next job fikitd begins one for all users")  # fmt: skip
 
 
 async def _ask(daemon: control.Control) -> tuple[int, str, list[int]]:
@@ -174,7 +178,7 @@ def others(own: set[int] | None, asked: bool) -> Iterator[Check]:
         if uid is None or (uid == 0 if own is None else pid in own):
             continue
         yield warn("another MPS", f"an MPS control daemon (process {pid}, {_name(uid)}'s) is not fikitd's: {beside}",
-                   f"nothing, if a job began it for itself; else `echo quit | {control.PROGRAM}` as {_name(uid)}, and take away what starts it")  # fmt: skip
+                   f"nothing, if a job began it for itself; else `echo quit | {nvidias.PROGRAM}` as {_name(uid)}, and take away what starts it")  # fmt: skip
 
 
 def variable(directory: Path) -> Iterator[Check]:
