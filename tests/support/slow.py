@@ -13,6 +13,7 @@ EMULATOR = "qemu, and a cross-build for aarch64"
 SANITIZERS = "a second build, under the sanitizers"
 STORM = "a storm of connections, for a while"
 SYSTEM = "a copy of the machine's system, or packages"
+FETCHED = "packages of another suite of Debian's"
 OWN_SLURM = "a Slurm of its own beside the one that all share"
 
 SLOW = {
@@ -28,6 +29,7 @@ SLOW = {
     "tests/device/clients/test_shim_aarch64.py": EMULATOR,
     "tests/device/daemon/test_storm.py": STORM,
     "tests/device/loading/test_shim_sanitized.py": SANITIZERS,
+    "tests/device/mps/test_mps_real.py": FETCHED,
     "tests/cluster/failures/test_clock_steps.py": OWN_SLURM,
     "tests/cluster/failures/test_contain.py": OWN_SLURM,
     "tests/cluster/failures/test_nodes.py": OWN_SLURM,
