@@ -86,11 +86,6 @@ class Service:
             raise BenchError(f"fikitd has policy {running}, where it was told to have {policy}")
         self.policy = policy
 
-    def restart(self) -> None:
-        """The next fikitd, with the same policy."""
-        policy, self.policy = self.policy, ""
-        self.use(policy)
-
     def _counted(self) -> dict[str, int]:
         """Kernels by job."""
         return {str(job["job"]): int(job["kernels"]) for job in Control(self.run_dir).jobs()}

@@ -25,16 +25,17 @@ def check(workers: Workers, pairs: tuple[Pair, ...], found: Found) -> None:
     """Fills `found`: {program: {kind of workers: {"equal", "digest"} or {"error"}}}. "bare" is equal where its second run equals its first."""
     first: dict[str, str] = {}
     for each in _apart(pairs):
-        for name, answer in _digests(workers, BARE, each).items():
+        for name, answer in _digests(workers, BARE, each):
             if isinstance(answer, BenchError):
                 found.setdefault(name, {})[BARE] = {"error": str(answer)}
             else:
-                first[name] = answer
+                first.setdefault(name, answer)
     for kind in KINDS:
         for each in _apart(pairs):
-            for name, answer in _digests(workers, kind, each).items():
-                if name in first:
-                    found.setdefault(name, {})[kind] = _compared(answer, first[name], found.get(name, {}).get(BARE))
+            for name, answer in _digests(workers, kind, each):
+                of_program = found.setdefault(name, {})
+                if name in first and of_program.get(kind, {}).get("equal", True):
+                    of_program[kind] = _compared(answer, first[name], None if kind == BARE else of_program.get(BARE))
 
 
 def _apart(pairs: tuple[Pair, ...]) -> list[Pair]:
@@ -44,24 +45,24 @@ def _apart(pairs: tuple[Pair, ...]) -> list[Pair]:
     return [(highs[i % len(highs)], lows[i % len(lows)]) for i in range(most)]
 
 
-def _digests(workers: Workers, kind: str, pair: Pair) -> dict[str, str | BenchError]:
-    """The digests of both programs, computed at the same time; nothing where such workers are missing."""
-    asked: dict[str, Worker] = {}
-    found: dict[str, str | BenchError] = {}
+def _digests(workers: Workers, kind: str, pair: Pair) -> list[tuple[str, str | BenchError]]:
+    """Both programs with their digests, computed at the same time; nothing where such workers are missing."""
+    asked: list[tuple[str, Worker]] = []
+    found: list[tuple[str, str | BenchError]] = []
     for role, name in zip(("high", "low"), pair, strict=True):
         worker = workers.find(f"{kind}.{role}")
         if worker is None or worker.broken:
             continue
         try:
             worker.tell({"do": "digest", "program": name, "requests": REQUESTS})
-            asked[name] = worker
+            asked.append((name, worker))
         except BenchError as error:
-            found[name] = error
-    for name, worker in asked.items():
+            found.append((name, error))
+    for name, worker in asked:
         try:
-            found[name] = str(worker.answer(time.monotonic() + ANSWER_S)["digest"])
+            found.append((name, str(worker.answer(time.monotonic() + ANSWER_S)["digest"])))
         except BenchError as error:
-            found[name] = error
+            found.append((name, error))
     return found
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 Request = Sequence[int]  # arrival, begin, end
-MOST_KEPT = 400  # durations of a series that go into the file
+MOST_KEPT = 200  # durations of a series that go into the file
 
 
 def host_speed(took: Sequence[Sequence[int]]) -> dict[str, Any]:

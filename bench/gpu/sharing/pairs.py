@@ -239,6 +239,7 @@ class Measurement:
         if service is None or not {"managed.high", "managed.low"} <= self._wanted():
             return
         high, low = self.setting.pairs[0]
+        service.use("prio")  # the low program enters each pause, so the switch is soon known
         until = time.monotonic() + min(LEARN_S, 2 * self.setting.seconds)
         while (service.switch() or {"count": 0})["count"] < LEARN_SAMPLES and time.monotonic() < until:
             pair = self.workers.whole("managed.high", "managed.low")
@@ -250,7 +251,7 @@ class Measurement:
         if self.found["switch_learnt"] is None:
             self.note("fikitd has not measured the switch before the first cell, and assumes one")
         service.keep_switch(20)
-        service.restart()  # the stored switch counts where later samples scatter too much
+        service.use("budget")  # the stored switch counts where later samples scatter too much
 
     # --- cells
 

@@ -34,6 +34,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -142,7 +143,8 @@ def _deterministic() -> None:
     import torch  # noqa: PLC0415 - where there is one
 
     torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # more kernels than the program has
+    with suppress(AttributeError):  # of PyTorch 2.1 and newer
+        torch.utils.deterministic.fill_uninitialized_memory = False  # it would add kernels to the program's
     torch.backends.cudnn.benchmark = False
 
 
@@ -164,8 +166,8 @@ def _parts(result: object) -> Iterator[bytes]:
     elif isinstance(result, int | float):
         yield repr(result).encode()
     elif "torch" in sys.modules and isinstance(result, sys.modules["torch"].Tensor):
-        torch = sys.modules["torch"]
-        yield result.detach().contiguous().view(torch.uint8).cpu().numpy().tobytes()
+        here = result.detach().contiguous().cpu()
+        yield ctypes.string_at(here.data_ptr(), here.numel() * here.element_size())
     else:
         raise ValueError(f"the program returns {type(result).__name__}, of which there is no digest")
 

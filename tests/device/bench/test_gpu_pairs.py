@@ -8,16 +8,17 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
 import pytest
 from daemon_process import eventually
+from fikitd.gpus.switches import Switch, Switches
 from gpu_machine import alive
 
-from bench.gpu import processes
+from bench.gpu import mps, processes
 from bench.gpu.place import Place
 from bench.gpu.service import Service
 from bench.gpu.sharing import cells, correctness, crew, pairs, worker, workers
@@ -139,18 +140,32 @@ def test_a_fikitd_that_crashes_costs_its_cell_and_leaves_nothing_behind(somewher
     assert left(somewhere) == []
 
 
-def test_a_worker_that_is_no_client_of_mps_makes_its_cell_an_error(
+def test_a_worker_outside_mps_makes_its_cell_an_error(
     somewhere: Place, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    somewhere.env["EMUCUDA_MPS_CLIENTS"] = "2"  # the server takes two of three managed workers, and of four plain ones
-    monkeypatch.setenv("EMUCUDA_MPS_CLIENTS", "2")
-    part = measurement(somewhere, library, ways=("budget_mps", "budget_mps_half", "mps", "mps_half"))
+    """A driver says nothing of a pipe directory without a daemon: the program runs as without MPS."""
+    nowhere = {"CUDA_MPS_PIPE_DIRECTORY": str(somewhere.directory / "nowhere")}
+    monkeypatch.setattr(mps, "server", lambda place, library: nullcontext({**place.env, **nowhere}))
+    part = measurement(somewhere, library, ways=("budget_mps", "mps", "slices"))
+    monkeypatch.setattr(part, "_open_managed", with_env(somewhere, nowhere, part._open_managed))
     found = part.run()["cells"]
-    errors = [cell.get("error", "") for cell in found]
-    assert any("shares the GPU" in error or "client of MPS" in error or "no worker" in error for error in errors), found
-    for cell in found:
-        if "error" not in cell:
-            assert cell["low_per_s"] > 0
+    assert "is no client of MPS, by the driver" in found[0]["error"]
+    assert "is no client of MPS, by the driver" in found[1]["error"]
+    assert "error" not in found[2], found[2]
+
+
+def with_env(place: Place, more: dict[str, str], do: Callable[[], None]) -> Callable[[], None]:
+    """The same with more in the environment of what is started."""
+
+    def inner() -> None:
+        place.env.update(more)
+        try:
+            do()
+        finally:
+            for name in more:
+                del place.env[name]
+
+    return inner
 
 
 def test_what_the_driver_says_of_a_worker_counts(
@@ -179,21 +194,32 @@ def test_a_cell_behind_a_change_of_the_policy_counts_its_own_kernels_only(somewh
     assert launches == pytest.approx(7 * requests, rel=0.5)  # and not those of the cells before
 
 
-def test_the_switch_is_stored_before_the_first_cell(somewhere: Place, library: str) -> None:
-    part = measurement(somewhere, library, ways=("budget",), seconds=3.0)
-    stored: list[Path] = []
-    before(part, lambda _: stored.extend((part.services["managed"].run_dir / "switches").glob("*")))
-    found = part.run()
-    (cell,) = found["cells"]
+def test_fikitd_begins_the_cells_with_the_stored_switch(
+    somewhere: Place, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = measurement(somewhere, library, ways=("budget",))
+
+    def store(service: Service, limit_s: float) -> None:
+        Switches(service.run_dir).learnt(part.setting.uuid, [(os.getuid(), Switch(54_000, 1_000, 20, 1))])
+
+    monkeypatch.setattr(Service, "keep_switch", store)
+    (cell,) = part.run()["cells"]
     assert "error" not in cell, cell
-    if found["switch_learnt"] is not None:  # on a busy machine the samples scatter too much
-        assert stored
-        assert cell["switch"]["ns"] == pytest.approx(50_000, abs=20_000)
+    assert cell["switch"]["count"] > 0 or cell["switch"] == {"ns": 54_000, "count": 0}
     assert cell["sm_clock_mhz"]["mean"] > 0
     assert cell["power_w"]["mean"] > 0
     account = cell["account"][0]
     told = sum(account[f"{name}_s"] for name in ("alone", "waited", "delayed", "host", "unexplained"))
     assert told == pytest.approx(account["elapsed_s"], abs=1e-3)
+
+
+def test_the_switch_that_was_measured_is_stored(somewhere: Place, library: str) -> None:
+    part = measurement(somewhere, library, ways=("budget",), seconds=3.0)
+    stored: list[Path] = []
+    before(part, lambda _: stored.extend((part.services["managed"].run_dir / "switches").glob("*")))
+    if part.run()["switch_learnt"] is None:
+        pytest.skip("this machine's hosts are too busy for a measured switch")
+    assert len(stored) == 1
 
 
 def test_an_exclusive_gpu_is_shared_by_nobody_but_mps(somewhere: Place, library: str) -> None:
@@ -232,27 +258,28 @@ def test_a_machine_without_mps_has_the_other_cells(
 
 
 class Digests:
-    """Workers that answer these digests, one after another."""
+    """Workers by their keys, or by their kinds."""
 
-    def __init__(self, **answers: list[str]) -> None:
-        self._answers = answers
+    def __init__(self, workers: dict[str, Answer]) -> None:
+        self._workers = workers
 
-    def find(self, key: str) -> Any:
-        kind = key.partition(".")[0]
-        return None if kind not in self._answers else Answer(self._answers[kind])
+    def find(self, key: str) -> Answer | None:
+        return self._workers.get(key) or self._workers.get(key.partition(".")[0])
 
 
 class Answer:
+    """A worker that answers these digests, one after another."""
+
     broken = ""
 
     def __init__(self, answers: list[str]) -> None:
-        self._answers = answers
+        self.answers = answers
 
     def tell(self, command: Found) -> None:
         assert command["do"] == "digest"
 
     def answer(self, deadline: float) -> Found:
-        found = self._answers.pop(0)
+        found = self.answers.pop(0)
         if found == "hung":
             raise BenchError("it hung")
         return {"digest": found}
@@ -260,7 +287,8 @@ class Answer:
 
 def compared(**answers: list[str]) -> Found:
     found: Found = {}
-    correctness.check(Digests(**answers), (("h", "l"),), found)  # type: ignore[arg-type]
+    workers_by_kind = {kind: Answer(digests) for kind, digests in answers.items()}
+    correctness.check(Digests(workers_by_kind), (("h", "l"),), found)  # type: ignore[arg-type]
     return found
 
 
@@ -269,6 +297,14 @@ def test_results_that_differ_under_fikit_are_said() -> None:
     assert found["h"] == {kind: {"equal": True, "digest": "1"} for kind in ("bare", "managed", "mps")}
     assert found["l"]["managed"] == {"equal": False, "digest": "9"}
     assert found["l"]["mps"] == {"error": "it hung"}
+
+
+def test_a_program_in_both_roles_is_read_from_both_workers() -> None:
+    high, low = Answer(["1", "1", "read"]), Answer(["1", "2", "read"])
+    found: Found = {}
+    correctness.check(Digests({"bare.high": high, "bare.low": low}), (("same", "same"),), found)  # type: ignore[arg-type]
+    assert found == {"same": {"bare": {"equal": False, "digest": "2"}}}
+    assert high.answers == low.answers == ["read"]
 
 
 def test_a_program_that_differs_from_itself_is_no_fault_of_fikits() -> None:
