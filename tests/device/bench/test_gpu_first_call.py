@@ -169,7 +169,7 @@ def failed(found: Found) -> set[str]:
 @pytest.fixture
 def stand_ins(somewhere: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Programs that the questions call, and a client that fails in some modes."""
-    monkeypatch.setattr(questions, "MOST_S", 1.5)
+    monkeypatch.setattr(questions, "MOST_S", 3.0)
     monkeypatch.setattr(questions, "LONE_S", 0.1)
     monkeypatch.setattr(asking, "LEAVE_S", 0.2)
     folder = tmp_path / "programs"
