@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from gpu_machine import Machine
+from gpu_run_samples import shown
 
 from bench import record
 from bench.gpu import asking, mps, processes, questions
@@ -77,6 +78,9 @@ def test_the_first_call_works_on_a_machine_with_little_on_it(
     windows_s = 0.6  # --quick
     assert statistics.median(cell["took_s"] - windows_s for cell in pairs["cells"]) < BEYOND_S
     assert "budget_mps" in done.stdout
+    count = len(pairs["cells"])
+    asked = len(found["parts"]["questions"]) - 1  # "machine" is for readers of the file
+    assert shown(file) == {"runs": 1, "questions": asked, "pairs": count, "conditions": count, "correctness": 2}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from gpu_machine import Machine, alive
+from gpu_run_samples import shown
 
 from bench.gpu import asking, mps
 from bench.gpu.context import Context, Options
@@ -75,6 +76,7 @@ def test_the_second_call_works_on_a_machine_with_little_on_it(
     assert (done.returncode, done.stderr) == (0, "")
     got = json.loads(subprocess.run(["zcat", file], capture_output=True, check=True).stdout)["parts"]
     assert list(got) == list(PARTS)
+    assert shown(file).items() >= {"dangers": len(QUESTIONS), "shaping": 4}.items()
     assert "error" not in got["shaping"], got["shaping"]
     assert all(cell["low_speed"] > 0 and cell["slowdown"] > 0 for cell in got["shaping"]["cells"])
     assert [cell["shared_kib"] for cell in got["shaping"]["cells"]] == [0, 100, 200]

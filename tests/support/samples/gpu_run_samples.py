@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.gpu.pages import blocks, runs
 from bench.gpu.pages.runs import Run
 
 Found = dict[str, Any]
@@ -29,3 +30,9 @@ def a_cell(way: str, jct_ratio: float, low_speed: float, *, pair: tuple[str, str
         "way": way, "pair": list(pair), "kind": kind, "high": summary(2e6 * jct_ratio), "high_alone": summary(2e6), "low_alone": summary(1e6),
         "jct_ratio": jct_ratio, "p99_ratio": 1.5, "whole_ratio": 1.01, "low_speed": low_speed, "harvest": None, "host_ns": {"p10": 18_000, "p50": 20_000, "p90": 24_000}, **more,
     }  # fmt: skip
+
+
+def shown(file: Path) -> dict[str, int]:
+    """The blocks of a page that this run alone fills, with their numbers of rows."""
+    made = {name: block.make(runs.newest_first([file])) for name, block in blocks.BLOCKS.items()}
+    return {name: each.rows for name, each in made.items() if each.text}
