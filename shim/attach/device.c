@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "identity/collective.h"
 #include "attach/fork.h"
+#include "attach/mps.h"
 #include "gate/gate.h"
 #include "identity/identity.h"
 #include "base/lock.h"
@@ -51,8 +52,11 @@ static bool describe(CUdevice ordinal, struct fikit_hello *hello) {
       .gpu_memory_bytes = memory};
   memcpy(hello->gpu_uuid, uuid.bytes, sizeof hello->gpu_uuid);
   REAL(cuDeviceGetName)(hello->gpu_name, (int)sizeof hello->gpu_name - 1, ordinal);
-  if (REAL(cuDeviceGetAttribute)(&in_mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, ordinal) == CUDA_SUCCESS)
+  if (REAL(cuDeviceGetAttribute)(&in_mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, ordinal) == CUDA_SUCCESS) {
     hello->purpose |= in_mps ? FIKIT_HELLO_MPS : FIKIT_HELLO_NO_MPS;
+    if (!in_mps)
+      fikit_mps_denied();
+  }
   return true;
 }
 

@@ -134,6 +134,14 @@ CUresult cuInit(unsigned flags) {
   return result;
 }
 
+void fikit_mps_denied(void) {
+  const struct fikit_outside last = {.head = {FIKIT_MSG_OUTSIDE, sizeof last}};
+  if (place < 0)
+    return;
+  leave(&last);
+  fikit_log("this program runs outside MPS, in time slices of its own: the driver found no MPS server in the directory of " PIPES ".");
+}
+
 void fikit_mps_forget(void) {
   leave(NULL);
   answer = UNASKED;

@@ -120,7 +120,7 @@ struct fikit_refused {
 
 struct fikit_outside {
   struct fikit_message_head head;
-  int32_t refusal; /* CUresult of cuInit as a client: 805 to 809 */
+  int32_t refusal; /* CUresult of cuInit as a client: 805 to 809; 0: the driver found no server, and runs outside */
   int32_t outside; /* CUresult of the second cuInit, outside MPS */
 };
 

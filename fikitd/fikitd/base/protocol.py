@@ -162,7 +162,7 @@ class Hello:
 class Outside:
     """How the driver refused a program as a client of MPS. Both are CUDA errors."""
 
-    refusal: int
+    refusal: int  # 0: it found no server, and runs outside
     outside: int  # of the second try, outside MPS; 0: the program runs there
 
 
@@ -220,7 +220,7 @@ def parse_hello(packet: bytes) -> Hello:
 def parse_outside(packet: bytes) -> Outside:
     """The last packet of a program that fikitd let join MPS; ProtocolError when it is another."""
     m = _layout(packet, OUTSIDE, OutsideLayout, "refusal of MPS")
-    if m.refusal not in MPS_REFUSALS:
+    if m.refusal != 0 and m.refusal not in MPS_REFUSALS:
         raise ProtocolError(f"CUDA error {m.refusal} is no refusal of MPS")
     return Outside(m.refusal, m.outside)
 

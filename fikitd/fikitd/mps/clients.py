@@ -26,7 +26,7 @@ from fikitd.config.fikit_toml import GpuConfig
 from fikitd.gpus.devices import Devices
 from fikitd.jobs.identify import Unidentified, identify, read_process
 from fikitd.jobs.registry import Jobs
-from fikitd.mps import notes, servers
+from fikitd.mps import notes, servers, shared_memory
 from fikitd.mps.control import MpsError, client_environment, driver_refused
 from fikitd.mps.members import Members
 from fikitd.mps.servers import Server
@@ -45,6 +45,9 @@ COME_S: Final = (
 )
 
 ONE_USER: Final = "MPS of this driver serves one user at a time, and another user's jobs have it on this GPU now"
+OWN_SHM: Final = (
+    "its /dev/shm is not the node's, where the MPS server has its file; remedy: Dirs=/tmp in Slurm's job_container.conf"
+)
 
 
 class Outside(Exception):
@@ -273,6 +276,9 @@ class Clients:
             raise self._refused(
                 record, "its server takes nobody after a client's fatal fault until all others have ended"
             )
+        servers_uid = os.geteuid() if gpu.server.owner is None else gpu.server.owner
+        if shared_memory.hidden(self._proc, gpu.server.server, servers_uid, pid):
+            raise self._refused(record, OWN_SHM)
         try:
             member = gpu.members.enter(record, pid)
             gpu.expected_until_s = 0.0

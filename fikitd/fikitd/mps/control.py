@@ -107,6 +107,8 @@ def joined(environment: Mapping[str, str], said: Mapping[str, str], directory: P
 
 def driver_refused(refusal: int, outside: int) -> str:
     """The sentence of a report about a program that the driver did not let into MPS: CUDA's error, and that of the try outside MPS (0: none)."""
+    if refusal == 0:
+        return "a program of it runs outside MPS, in time slices of its own: the driver found no MPS server, as in a container without fikit's pipe directories"  # fmt: skip
     then = "it runs outside MPS, in time slices of its own" if outside == 0 else f"CUDA did not start outside MPS either (error {outside})"  # fmt: skip
     return f"the driver refused a program of it as a client of MPS (CUDA error {refusal}: {REFUSALS[refusal]}): {then}"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from fikitd.base import protocol
-from fikitd.mps import notes
+from fikitd.mps import control, notes
 from fikitd.store.records import JobRecord
 from mps_site import MpsSite, eventually, mps_site
 
@@ -131,7 +131,44 @@ def test_a_program_that_fikitd_lets_join_and_whose_driver_finds_no_server_has_ti
     in_container(site, "mount --make-rprivate / && mount -t tmpfs none {run_dir}/mps")
     job, process = site.beats()
     assert not site.in_mps(process.pid)
-    assert site.report(job)["device_mode"] == "slices"
+    report = site.report(job)
+    assert report["device_mode"] == "slices"
+    assert report["warnings"] == [control.driver_refused(0, 0)]
+    process.kill()
+    (said,) = [line for line in process.communicate()[1].splitlines() if "MPS" in line]
+    assert "the driver found no MPS server in " in said
+
+
+@pytest.fixture
+def servers_file(site: MpsSite) -> Iterator[Path]:
+    """What some drivers' servers make in /dev/shm, of the site's server."""
+    site.start()
+    site.beats()
+    file = Path(f"/dev/shm/cuda.shm.{os.geteuid()}.{site.server():x}.1")
+    file.touch()
+    yield file
+    file.unlink(missing_ok=True)
+
+
+@needs_root
+def test_a_job_with_a_dev_shm_of_its_own_stays_outside_where_the_server_has_a_file_there(
+    site: MpsSite, servers_file: Path
+) -> None:
+    """As Slurm's job_container/tmpfs makes it. The driver would refuse the program."""
+    inside, _ = site.beats()
+    in_container(site, "mount --make-rprivate / && mount -t tmpfs none /dev/shm")
+    job, process = site.beats()
+    assert site.report(inside)["device_mode"] == "mps", "it has the node's"
+    report = site.report(job)
+    assert report["device_mode"] == "slices"
+    assert report["warnings"] == [
+        "a program of it runs outside MPS, in time slices of its own: its /dev/shm is not the node's, where the MPS server has its file; "
+        "remedy: Dirs=/tmp in Slurm's job_container.conf"
+    ]
+    process.kill()
+    assert "its /dev/shm is not the node's" in process.communicate()[1]
+    servers_file.unlink()  # a driver with an anonymous region
+    assert site.report(site.beats()[0])["device_mode"] == "mps"
 
 
 def ask_to_join(site: MpsSite) -> socket.socket:
@@ -171,14 +208,14 @@ def test_who_joins_and_goes_on_talking_loses_its_place(site: MpsSite) -> None:
 
 
 @pytest.mark.usefixtures("mine")
-@pytest.mark.parametrize(("refusal", "again"), [(805, 0), (809, 100)])
+@pytest.mark.parametrize(("refusal", "again"), [(805, 0), (809, 100), (0, 0)])
 def test_who_says_that_the_driver_refused_it_gives_its_place_back(site: MpsSite, refusal: int, again: int) -> None:
     for _ in range(5):  # more than there are places
         asking = ask_to_join(site)
         assert heard(asking) == protocol.join()
         asking.send(outside(refusal, again))
         assert heard(asking) == b""
-    assert f"CUDA error {refusal}: " in site.daemon.log.read_text()
+    assert control.driver_refused(refusal, again) in site.daemon.log.read_text()
     assert "no valid message" not in site.daemon.log.read_text()
 
 

@@ -205,6 +205,20 @@ def test_who_was_refused_by_fikitd_has_no_second_try(program: Start, daemon: Sta
     assert err.count("\n") == 1
 
 
+def test_who_may_join_and_finds_no_server_says_so_and_gives_its_place_up(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon(join=MAY)
+    pipes = told(fikitd)["CUDA_MPS_PIPE_DIRECTORY"]
+    child = program(RUN + "pause()\n", fikitd, **told(fikitd), FAKE_CUDA_NO_SERVER="1")
+    assert child.line() == f"{pipes} {pipes} 1"
+    wait_for(lambda: len(fikitd.connections) == 1, "end of its connection to MPS")
+    assert fikitd.outside == [(0, 0)]
+    child.go()
+    assert child.finish()[1] == (
+        "fikit: this program runs outside MPS, in time slices of its own: the driver found no MPS server in the directory of "
+        "CUDA_MPS_PIPE_DIRECTORY.\n"
+    )
+
+
 def test_threads_that_begin_together_get_one_answer(program: Start, daemon: StartDaemon) -> None:
     fikitd = daemon(join=MAY)
     code = """

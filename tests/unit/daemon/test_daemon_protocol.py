@@ -115,7 +115,7 @@ def outside(refusal: int, again: int) -> bytes:
     return bytes(protocol.OutsideLayout(protocol.HeadLayout(protocol.OUTSIDE, size), refusal, again))
 
 
-@pytest.mark.parametrize("refusal", [804, 810, 0, -1, 2**31 - 1])
+@pytest.mark.parametrize("refusal", [804, 810, 1, -1, 2**31 - 1])
 def test_only_errors_of_mps_are_refusals_of_it(refusal: int) -> None:
     assert protocol.parse_outside(outside(805, -3)) == protocol.Outside(805, -3)
     with pytest.raises(protocol.ProtocolError, match="no refusal of MPS"):

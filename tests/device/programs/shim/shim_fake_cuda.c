@@ -340,7 +340,10 @@ API CUresult cuGraphLaunch(void *exec, void *stream) {
 
 API CUresult cuDeviceGetAttribute(int *value, int attribute, int device) {
   (void)device;
-  *value = attribute == 89 || (attribute == 122 && memory_operations); /* 89: memory is fetched by page faults */
+  if (attribute == 133) /* a client of MPS: there is a server in every directory but "outside" */
+    *value = pipes_at_init[0] && !strstr(pipes_at_init, "/outside") && !getenv("FAKE_CUDA_NO_SERVER");
+  else
+    *value = attribute == 89 || (attribute == 122 && memory_operations); /* 89: memory is fetched by page faults */
   return 0;
 }
 
