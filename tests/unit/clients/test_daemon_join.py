@@ -19,7 +19,7 @@ def asks(daemon: Daemon, **facts: int) -> FakeClient:
 
 def test_without_mps_it_is_refused_and_is_no_client(daemon: Daemon) -> None:
     daemon.job()
-    assert asks(daemon).refusal() == "its job was not told to join"
+    assert asks(daemon).refusal() == "its job was not told to join, or MPS serves another user's jobs by now"
     assert daemon.core.seen == {}
     assert daemon.control.jobs() == [], "no report begins with it"
     daemon.client()  # and it works as ever
