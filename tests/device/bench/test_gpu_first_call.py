@@ -36,7 +36,7 @@ def put(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-@pytest.mark.parametrize("driver", ["multi-user"])
+@pytest.mark.parametrize("driver", ["multi-user", "550"])
 def test_the_first_call_works_on_a_machine_with_little_on_it(
     driver: str, machine: Machine, native: Path, tmp_path: Path
 ) -> None:
@@ -48,8 +48,10 @@ def test_the_first_call_works_on_a_machine_with_little_on_it(
     for directory in (machine.root / "driver").parents[:-2]:
         directory.chmod(directory.stat().st_mode | 0o011)  # for another user's client
     short = ["--ways", *tuple(cells.WAYS)[:1], "fifo_mps"] if driver == "550" else []
-    more = {**machine.bring_core(native), "EMUCUDA_MPS_DRIVER": driver}
-    done = machine.run("--quick", "--json", str(file), *short, **more)
+    if driver == "550":  # its program does not have the flag's name in it
+        control = machine.root / "driver" / mps.COMMAND
+        put(machine.root / "venv/bin" / mps.COMMAND, f'#!/bin/sh\nEMUCUDA_MPS_DRIVER={driver} exec {control} "$@"\n')
+    done = machine.run("--quick", "--json", str(file), *short, **machine.bring_core(native))
     assert (done.returncode, done.stderr) == (0, "")
     found = record.read(file)
     assert (found["emulated"], found["settings"]["call"], found["settings"]["stuck"]) == (True, 1, [])
@@ -57,7 +59,7 @@ def test_the_first_call_works_on_a_machine_with_little_on_it(
     for name, entry in found["parts"]["questions"].items():
         assert "answer" in entry, (name, entry)
     begins = found["parts"]["questions"]["server begins"]["answer"]
-    assert ("without_flag" in begins) is (driver == "550" and os.geteuid() == 0)
+    assert ("without_flag" in begins) is (driver == "550" or os.geteuid() != 0)
     pairs = found["parts"]["pairs"]
     for cell in pairs["cells"]:
         assert "error" not in cell, cell
