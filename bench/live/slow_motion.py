@@ -46,7 +46,7 @@ TUNING_OF_THE_JOBS = (
     "long_idle_ns",
     "turn_ns",
 )
-TUNING_OF_THE_MACHINE = ("reaction_ns", "near_ns")
+TUNING_OF_THE_MACHINE = ("reaction_ns", "near_ns", "close_ns")
 
 
 def scheduler(stretch: float) -> dict[str, int]:

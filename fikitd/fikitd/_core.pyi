@@ -371,8 +371,8 @@ class Dispatcher:
         the least important client whose reports say so."""
 
     def device(self, priority: int = 9) -> dict[str, Any]:
-        """What decisions about clients of this priority know of the GPU: `overlaps`, `switch_ns`, `spread_ns` (None: not known),
-        `samples` (0: remembered)."""
+        """What decisions about clients of this priority know of the GPU: `switch_ns`, `spread_ns` (None: not known), `samples`
+        (0: remembered)."""
 
     def remember_switch(self, switch_ns: int, spread_ns: int, count: int, priority: int) -> None:
         """An earlier fikitd measured it so, by reports of clients of this priority and above. It holds until this one has, for clients of
@@ -572,7 +572,8 @@ class Policy:
     ("grant", client, request, launches),
     ("extend_run", client, launches), ("end_run", client), ("wake_at", time_ns).
 
-    switch_ns: what the GPU takes to change between clients (None: nobody has measured it); overlaps: their kernels run side by side.
+    switch_ns: the time of a change between clients that take turns (None: not measured). overlaps, of client_added: the client's kernels
+    run beside those of other such clients (MPS).
     """
 
     def __init__(
@@ -588,7 +589,6 @@ class Policy:
         starvation_timeout_ns: int = ...,
         tuning: Mapping[str, float] = ...,
         switch_ns: int | None = 0,
-        overlaps: bool = False,
     ) -> None: ...
     def event(
         self,
@@ -598,6 +598,7 @@ class Policy:
         *,
         priority: int = 5,
         measuring: bool = False,
+        overlaps: bool = False,
         granted: bool = False,
         exclusive: bool = False,
         request: int = 0,

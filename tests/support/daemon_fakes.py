@@ -108,7 +108,7 @@ class FakeDispatcher:
 
     def device(self, priority: int = 9) -> dict[str, Any]:
         known = self.core.remembered
-        return {"switch_ns": known and known[0], "spread_ns": known and known[1], "samples": 0, "overlaps": False}
+        return {"switch_ns": known and known[0], "spread_ns": known and known[1], "samples": 0}
 
     def remember_switch(self, switch_ns: int, spread_ns: int, count: int, priority: int) -> None:
         self.core.remembered = (switch_ns, spread_ns, priority)

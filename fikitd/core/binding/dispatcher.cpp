@@ -131,7 +131,6 @@ void bind_dispatcher(nb::module_& m) {
                device = self.device(priority);
              }
              nb::dict found;
-             found["overlaps"] = device.sharing == policy::Sharing::overlap;
              const auto or_none = [](std::int64_t ns) { return ns < 0 ? nb::none() : nb::object(nb::int_(ns)); };
              found["switch_ns"] = or_none(device.switch_ns);
              found["spread_ns"] = or_none(device.spread_ns);

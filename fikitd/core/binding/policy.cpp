@@ -43,7 +43,7 @@ class ManualPolicy {
     if (policy_ == nullptr) throw nb::value_error(policy::unknown_policy(name).c_str());
   }
 
-  nb::list event(const std::string& kind, policy::ClientId client, std::int64_t time_ns, int priority, bool measuring,
+  nb::list event(const std::string& kind, policy::ClientId client, std::int64_t time_ns, int priority, bool measuring, bool overlaps,
                  bool granted, bool exclusive, std::uint32_t request, std::optional<std::int64_t> duration_ns,
                  std::optional<std::int64_t> gap_ns, std::optional<std::int64_t> since_ns,
                  std::optional<std::int64_t> spread_ns, const std::vector<std::int64_t>& slack_ns,
@@ -60,6 +60,7 @@ class ManualPolicy {
                         .began_ns = began_ns.value_or(policy::kLongAgo),
                         .priority = priority,
                         .measuring = measuring,
+                        .overlaps = overlaps,
                         .granted = granted,
                         .exclusive = exclusive,
                         .request = request,
@@ -149,21 +150,19 @@ void bind_policy(nb::module_& m) {
       .def("__init__",
            [](ManualPolicy* self, const std::string& name, std::int64_t lease_ns, std::int64_t min_gap_ns,
               std::int64_t run_ahead_ns, std::int64_t idle_after_ns, double max_slowdown, std::int64_t max_delay_ns,
-              std::int64_t starvation_timeout_ns, const nb::dict& tuning, std::optional<std::int64_t> switch_ns, bool overlaps) {
+              std::int64_t starvation_timeout_ns, const nb::dict& tuning, std::optional<std::int64_t> switch_ns) {
              policy::Options all = options(lease_ns, min_gap_ns, run_ahead_ns, idle_after_ns);
              turn_all(all.tuning, policy::kTuningFields, tuning, "unknown constant of the policy");
              all.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns};
              all.starvation_timeout_ns = starvation_timeout_ns;
-             const policy::Device device{.sharing = overlaps ? policy::Sharing::overlap : policy::Sharing::slices,
-                                         .switch_ns = switch_ns.value_or(policy::kUnknown)};
-             new (self) ManualPolicy(name, all, device);
+             new (self) ManualPolicy(name, all, {.switch_ns = switch_ns.value_or(policy::kUnknown)});
            },
            "name"_a, nb::kw_only(), "lease_ns"_a = standard.lease_ns, "min_gap_ns"_a = standard.min_gap_ns,
            "run_ahead_ns"_a = standard.run_ahead_ns, "idle_after_ns"_a = standard.idle_after_ns,
            "max_slowdown"_a = standard.protection.max_slowdown, "max_delay_ns"_a = standard.protection.max_delay_ns,
-           "starvation_timeout_ns"_a = standard.starvation_timeout_ns, "tuning"_a = nb::dict(), "switch_ns"_a = 0, "overlaps"_a = false)
+           "starvation_timeout_ns"_a = standard.starvation_timeout_ns, "tuning"_a = nb::dict(), "switch_ns"_a = 0)
       .def("event", &ManualPolicy::event, "kind"_a, "client"_a, "time_ns"_a, nb::kw_only(), "priority"_a = 5,
-           "measuring"_a = false, "granted"_a = false, "exclusive"_a = false, "request"_a = 0, "duration_ns"_a = nb::none(),
+           "measuring"_a = false, "overlaps"_a = false, "granted"_a = false, "exclusive"_a = false, "request"_a = 0, "duration_ns"_a = nb::none(),
            "gap_ns"_a = nb::none(), "since_ns"_a = nb::none(), "spread_ns"_a = nb::none(),
            "slack_ns"_a = std::vector<std::int64_t>(), "idle_ns"_a = std::vector<std::int64_t>(),
            "span_ns"_a = nb::none(), "open"_a = false, "run_launches"_a = 1, "run_ns"_a = nb::none(),

@@ -73,6 +73,7 @@ void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, 
                        .time_ns = now_ns,
                        .priority = priority,
                        .measuring = measure,
+                       .overlaps = overlaps,
                        .protection = protection}))
     throw std::runtime_error("this GPU already has " + std::to_string(policy::kMaxClients) + " clients");
   const std::size_t slot = policy_->client(id)->slot;
@@ -84,7 +85,6 @@ void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, 
   }
   by_slot_[slot] = added.get();
   clients_.push_back(std::move(added));
-  traffic_.sharing = overlaps ? policy::Sharing::overlap : policy::Sharing::slices; // as of the newest client: all clients of a GPU are alike in this
   traffic_.tell_now(*policy_);
   read(*clients_.back());
   see_turns();

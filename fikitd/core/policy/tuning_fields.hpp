@@ -38,6 +38,7 @@ inline constexpr TuningField<Tuning, double> kTuningFields[] = {
     {"remembered_ns", &Tuning::remembered_ns},
     {"reaction_ns", &Tuning::reaction_ns},
     {"near_ns", &Tuning::near_ns},
+    {"close_ns", &Tuning::close_ns},
     {"long_idle_ns", &Tuning::long_idle_ns},
     {"turn_ns", &Tuning::turn_ns},
     {"longest_run_ns", &Tuning::longest_run_ns},

@@ -42,9 +42,12 @@ void EventAdapter::add(Job& job, std::uint32_t number, std::int64_t t_ns) {
     client.tracker->set_forecaster({Forecaster::rhythm(tuning, job.knows_rhythm() ? job.profile()->rhythm : predictor::Rhythm()),
                                    job.knows_runs() ? job.profile()->runs : Forecaster::runs(tuning)});
   }
-  policy_->apply({.kind = EventKind::client_added, .client = number, .time_ns = t_ns, .priority = job.priority()});
+  policy_->apply({.kind = EventKind::client_added,
+                  .client = number,
+                  .time_ns = t_ns,
+                  .priority = job.priority(),
+                  .overlaps = terms_.overlaps});
   policy_->apply({.kind = EventKind::profiled, .client = number, .time_ns = t_ns, .outlook = client.tracker->profiled()});
-  traffic_.sharing = terms_.overlaps ? policy::Sharing::overlap : policy::Sharing::slices;
   traffic_.tell_now(*policy_);
   wake_ns_ = 0;
 }

@@ -46,7 +46,6 @@ def test_the_switch_is_found_from_reports_of_clients_that_take_turns(switch_us: 
         assert abs(known["switch_ns"] - switch_us * US) <= 3 * US
         assert known["spread_ns"] <= 3 * US
         assert known["samples"] >= 8
-        assert not known["overlaps"]
         assert {word[4] for word in running.switches()} == {8}, "when the low one's work was over is the low one's word"
 
 
@@ -54,7 +53,7 @@ def test_clients_under_mps_tell_nothing_of_a_switch() -> None:
     with fake.dispatcher("fifo") as running:
         take_turns(clients(running, overlaps=True), 50 * US)
         assert running.switches() == []
-        assert (running.device()["switch_ns"], running.device()["overlaps"]) == (None, True)
+        assert running.device()["switch_ns"] is None
 
 
 def test_what_rests_on_reports_of_lower_clients_is_told_to_their_level_only() -> None:
@@ -71,3 +70,24 @@ def test_what_rests_on_reports_of_lower_clients_is_told_to_their_level_only() ->
 def test_what_no_gpu_takes_is_not_remembered(said: tuple[int, int, int, int]) -> None:
     with fake.dispatcher("fifo") as running, pytest.raises(ValueError, match=r"no GPU's switch|priority must be"):
         running.remember_switch(*said)
+
+
+@pytest.mark.parametrize("mps", [(), (1,), (2,), (1, 2)], ids=str)
+def test_a_switch_is_charged_unless_one_mps_server_has_both_whoever_came_last(mps: tuple[int, ...]) -> None:
+    """Two switches of the longest kind are more than the budget of a high client that has just come."""
+    for order in ((1, 2), (2, 1)):
+        with fake.dispatcher("budget", fake.LONG_LEASE) as running:
+            running.remember_switch(5_000_000, 0, 40, 1)
+            came = {
+                number: FakeClient(running, number, {1: 1, 2: 8}[number], overlaps=number in mps) for number in order
+            }
+            for client in came.values():
+                client.describe(1, "step")
+                running.set_profile(client.number, [profile_entry("step", KERNEL_NS, 0)])
+            high, low = came[1], came[2]
+            high.launch(1, t_ns=now() - KERNEL_NS)
+            high.drained()
+            high.ring()
+            assert eventually(lambda high=high: high.read)
+            request = low.ask(1)
+            assert eventually(lambda low=low, request=request: low.granted(request), 0.1) == (mps == (1, 2))

@@ -23,11 +23,11 @@ FULL = {"saved_ns": TUNING["advance_ns"] / TUNING["reserve"]}
 """What a client begins with is all that it can save: nothing of it need be kept, and what is not known yet is no reason to wait."""
 
 
-def policy(**options: Any) -> Policy:
-    """A high client with a full budget and a low one, from time 0, on a device that changes between them for nothing."""
+def policy(*, mps: tuple[int, ...] = (), **options: Any) -> Policy:
+    """A high client with a full budget and a low one, from time 0, on a device that changes between them for nothing. mps: MPS clients."""
     made = Policy("budget", **{"tuning": FULL} | options)
-    made.event("client_added", HIGH, 0, priority=1)
-    made.event("client_added", LOW, 0, priority=8)
+    for client, priority in ((HIGH, 1), (LOW, 8)):
+        made.event("client_added", client, 0, priority=priority, overlaps=client in mps)
     return made
 
 
@@ -383,9 +383,10 @@ def test_a_delay_that_many_requests_would_feel_is_not_bought() -> None:
     assert {load: goes_at_once(load) for load in (0.3, 0.5)} == {0.3: True, 0.5: False}
 
 
-def buys(switch_ns: int | None, length: int, *, overlaps: bool = False) -> bool:
+def buys(switch_ns: int | None, length: int, mps: tuple[int, ...] = ()) -> bool:
     """Below a high job that rests and may be back any moment in 20 ms: does the first kernel of the low one go?"""
-    made = policy(switch_ns=switch_ns, overlaps=overlaps, max_slowdown=0.01, tuning={})
+    made = policy(switch_ns=switch_ns, mps=mps, max_slowdown=0.01, tuning={})
+    made.change_priority(LOW, 7, 0)
     made.event("launched", HIGH, 0, duration_ns=MS)
     made.event(
         "drained", HIGH, MS, duration_ns=0, span_ns=MS, slack_ns=[1], idle_ns=[n * 5 * MS // 2 for n in range(1, 9)]
@@ -394,12 +395,19 @@ def buys(switch_ns: int | None, length: int, *, overlaps: bool = False) -> bool:
 
 
 def test_a_kernel_pays_both_switches_and_one_that_nobody_has_measured_is_a_dear_one() -> None:
-    asked = {"none": (0, False), "dear": (100 * US, False), "not measured": (None, False), "MPS": (None, True)}
-    longest = {
-        name: max((us for us in range(0, 2000, 10) if buys(switch, us * US, overlaps=overlaps)), default=-1)
-        for name, (switch, overlaps) in asked.items()
-    }
-    assert longest["MPS"] == longest["none"] > longest["dear"] == longest["not measured"]
+    asked = {"none": 0, "dear": 225 * US, "not measured": None}
+    longest = {name: longest_us(switch) for name, switch in asked.items()}
+    assert longest["none"] > longest["dear"] == longest["not measured"]
+
+
+def longest_us(switch_ns: int | None, mps: tuple[int, ...] = ()) -> int:
+    return max((us for us in range(0, 2000, 10) if buys(switch_ns, us * US, mps)), default=-1)
+
+
+def test_two_clients_pay_no_switch_only_if_one_mps_server_has_both() -> None:
+    none, dear = longest_us(0), longest_us(100 * US)
+    found = {mps: longest_us(100 * US, mps) for mps in ((), (HIGH,), (LOW,), (HIGH, LOW))}
+    assert found == {(): dear, (HIGH,): dear, (LOW,): dear, (HIGH, LOW): none}
 
 
 def test_without_any_slowdown_only_what_is_free_runs() -> None:

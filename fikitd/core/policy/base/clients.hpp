@@ -73,6 +73,7 @@ struct Client {
   ClientId id = 0;
   int priority = 5;
   bool measuring = false;
+  bool overlaps = false; // it is a client of the GPU's MPS server
   Decided decided = Decided::here;
 
   // What the client's events have said.
@@ -125,6 +126,8 @@ struct Client {
   bool waits_here() const { return waiting && decided == Decided::here; }
   // A measuring client neither holds others nor is held.
   bool outranks(const Client& other) const { return !measuring && !other.measuring && priority < other.priority; }
+  // Do the kernels of the two overlap (MPS)? If not, the two take turns on the device, and each turn begins with a switch.
+  bool runs_beside(const Client& other) const { return overlaps && other.overlaps; }
   // Of two clients that wait: the higher one, then the one that has waited longer.
   bool goes_before(const Client& other) const {
     return priority != other.priority ? priority < other.priority : waiting_since_ns < other.waiting_since_ns;

@@ -51,7 +51,7 @@ struct Options {
 };
 
 enum class EventKind : std::uint8_t {
-  client_added,    // priority, measuring, protection
+  client_added,    // priority, measuring, overlaps, protection
   client_removed,
   profiled,        // outlook.slack: the least slack of any segment's first launch in the client's profile
   launched,        // duration_ns, gap_ns; granted and request when the launch went through a closed gate
@@ -81,6 +81,7 @@ struct Event {
   std::int64_t began_ns = kLongAgo; // drained, waited: when the host began to wait, if the client reports it
   int priority = 5; // 0 (highest) to 9
   bool measuring = false;
+  bool overlaps = false; // client_added: see Client
   std::optional<Protection> protection{}; // client_added
   bool granted = false;
   bool exclusive = false; // waiting: the kernel waits for others like itself once it runs (cooperative, collective)

@@ -23,6 +23,7 @@ void LevelPolicy::begin(const LevelPolicy& lower, std::int64_t now_ns) {
            .time_ns = now_ns,
            .priority = client.priority,
            .measuring = client.measuring,
+           .overlaps = client.overlaps,
            .protection = client.protection},
           client.slot);
     Client& known = *clients_.find(client.id);
@@ -34,7 +35,12 @@ void LevelPolicy::begin(const LevelPolicy& lower, std::int64_t now_ns) {
 
 void LevelPolicy::change_priority(const Client& client, int priority, std::int64_t now_ns) {
   apply({.kind = EventKind::client_removed, .client = client.id, .time_ns = now_ns});
-  apply({.kind = EventKind::client_added, .client = client.id, .time_ns = now_ns, .priority = priority, .protection = client.protection},
+  apply({.kind = EventKind::client_added,
+         .client = client.id,
+         .time_ns = now_ns,
+         .priority = priority,
+         .overlaps = client.overlaps,
+         .protection = client.protection},
         client.slot);
 }
 
@@ -66,6 +72,7 @@ bool LevelPolicy::apply(const Event& event, std::size_t slot) {
 bool LevelPolicy::add(const Event& event, std::size_t slot) {
   Client* added = clients_.add(event.client, event.priority, event.measuring, event.time_ns, slot);
   if (added == nullptr) return false;
+  added->overlaps = event.overlaps;
   added->protection = event.protection.value_or(options_.protection);
   clients_.changed(*added);
   wait_reasons_.clear(); // rows have moved

@@ -62,16 +62,20 @@ void Budget::noted(const Event& event, const Client& client) {
 
 // The device serves one client after the other, and each change between clients takes time, which the client table does not reckon with.
 void Budget::takes_device(const Client& client, std::int64_t t_ns, std::int64_t length_ns) {
-  const std::int64_t change_ns = holder_ == client.id || holder_ == 0 ? 0 : switch_ns();
+  const std::int64_t change_ns = holder_.id == 0 ? 0 : switch_to_ns(client);
   busy_until_ns_ = std::max(busy_until_ns_, t_ns) + change_ns + std::clamp<std::int64_t>(length_ns, 0, options().lease_ns);
-  holder_ = client.id;
+  holder_ = {.id = client.id, .overlaps = client.overlaps};
 }
 
 // The device is busy for no longer than the work takes that is not known to be complete.
 void Budget::see_rest(std::int64_t t_ns) {
   std::int64_t left_ns = 0;
-  for (const Client& client : clients().span()) left_ns += client.backlog.takes_ns();
-  busy_until_ns_ = std::min(busy_until_ns_, t_ns + left_ns + (left_ns > 0 ? switch_ns() : 0));
+  bool turns = false;
+  for (const Client& client : clients().span()) {
+    left_ns += client.backlog.takes_ns();
+    turns |= !client.overlaps;
+  }
+  busy_until_ns_ = std::min(busy_until_ns_, t_ns + left_ns + (turns && left_ns > 0 ? switch_ns() : 0));
 }
 
 // Lower work that takes longer than was granted keeps the clients above it from the device, too.
@@ -122,94 +126,103 @@ void Budget::see(Higher& higher) const {
   budget.forecast(now_ns_, higher.forecast);
   higher.at_work = client.progress.busy(now_ns_);
   higher.calibration = budget.calibration(now_ns_);
-  higher.surcharge = budget.feared_surcharge(now_ns_, higher.at_work);
-  higher.doubtful = budget.doubtful(higher.at_work);
+  for (const bool turns : {false, true}) higher.unforeseen[turns ? 1 : 0] = budget.unforeseen(now_ns_, higher.at_work, turns);
   higher.affected = budget.affected(now_ns_);
   higher.covers_ns = budget.covers_ns(now_ns_);
   higher.worth = budget.worth(now_ns_, higher.at_work);
-  if (higher.at_work && !overlaps()) higher.calibration = std::max(higher.calibration, 1.0);
-  higher.changes = holder_ != client.id;
-  const std::int64_t back_ns = higher.changes ? switch_ns() : 0;
+  const std::int64_t back_ns = switch_to_ns(client);
+  higher.changes = back_ns > 0;
   higher.delay_ns = higher.forecast.delay_ns({.end_ns = free_ns_, .back_ns = back_ns});
   higher.free_ns = higher.forecast.free_ns(now_ns_, now_ns_ + options().lease_ns);
 }
 
-// The first piece of lower work after a client's own pays the switch to it and the one back. Lower work behind that pays neither.
+// The first piece of lower work after a client's own opens a visit: it pays the switch to it, the one back, and the delay that comes
+// unforeseen of a visit. Lower work behind that continues the visit and pays none of them.
 Budget::Cost Budget::cost(const Higher& higher, const Client& client, std::int64_t length_ns) const {
-  const std::int64_t there_ns = holder_ == client.id ? 0 : switch_ns();
+  const std::int64_t there_ns = switch_to_ns(client);
+  const std::int64_t back_ns = switch_ns(client, *higher.client);
+  const bool opens = this->opens(higher, client);
   const std::int64_t reaction_ns = now_ns_ + static_cast<std::int64_t>(options().tuning.reaction_ns);
-  const Fill fill{.end_ns = std::max(free_ns_, reaction_ns) + there_ns + length_ns, .back_ns = switch_ns()};
+  const Fill fill{.end_ns = std::max(free_ns_, reaction_ns) + there_ns + length_ns, .back_ns = back_ns};
   Cost cost;
   cost.all_ns = higher.forecast.delay_ns(fill);
   cost.delay_ns = cost.all_ns - higher.delay_ns;
-  // Where much comes unforeseen, lower work pays for its switches, too: a short kernel is not worth them.
-  const std::int64_t switches_ns = there_ns > 0 && higher.doubtful ? 2 * switch_ns() : 0;
-  const double unforeseen_ns = higher.surcharge * static_cast<double>(length_ns + switches_ns);
-  cost.expected_ns = higher.affected * (higher.calibration * cost.delay_ns + unforeseen_ns);
+  const SlowdownBudget::Unforeseen& late = unforeseen(higher, client);
+  const double unforeseen_ns = late.per_ns * static_cast<double>(length_ns) + (opens ? late.per_visit_ns : 0);
+  cost.expected_ns = higher.affected * (higher.calibration_of(client) * cost.delay_ns + unforeseen_ns);
   cost.worst_ns = higher.forecast.worst_ns(fill);
   cost.gain_ns = static_cast<double>(length_ns);
   // While the higher client is at rest, lower work opens the device for more lower work. One at work takes it back with its next kernel.
-  if (switch_ns() > 0 && !higher.changes && !budgets_[higher.client->slot].in_segment())
+  if (opens && !budgets_[higher.client->slot].in_segment())
     cost.gain_ns = std::max(cost.gain_ns, higher.free_ns - static_cast<double>(there_ns));
   return cost;
 }
 
-WaitReason Budget::objection(const Client& client, std::int64_t length_ns) const {
+WaitReason Budget::objection(const Client& client, std::int64_t length_ns, std::int64_t run_ns) const {
   if (const Client* higher = keeps_from_gap(client, now_ns_)) return {.reason = Reason::does_not_fit, .by = higher->id};
   for (const Higher& higher : above()) {
     if (!higher.client->outranks(client)) continue;
-    const WaitReason hold = objection(higher, client, length_ns);
+    const WaitReason hold = objection(higher, client, length_ns, run_ns);
     if (hold.reason != Reason::none) return hold;
   }
   return {};
 }
 
-WaitReason Budget::objection(const Higher& higher, const Client& client, std::int64_t length_ns) const {
+WaitReason Budget::objection(const Higher& higher, const Client& client, std::int64_t length_ns, std::int64_t run_ns) const {
   const Client& above = *higher.client;
   if (above.progress.uncertain_at(now_ns_)) return {.reason = Reason::uncertain, .by = above.id};
   clients().asked();
-  const Cost cost = this->cost(higher, client, length_ns);
+  Cost cost = this->cost(higher, client, length_ns);
   const std::int64_t max_delay_ns = above.protection.max_delay_ns;
-  const std::int64_t switches_ns = std::min(cost.worst_ns, 2 * switch_ns()); // any lower work costs two: max_delay leaves them out
+  const std::int64_t switches_ns = std::min(cost.worst_ns, 2 * switch_ns(client, above)); // any lower work costs two: max_delay leaves them out
   if (max_delay_ns != kNever && cost.worst_ns - switches_ns > max_delay_ns) return {.reason = Reason::does_not_fit, .by = above.id};
-  const bool foreseeable = higher.surcharge <= options().tuning.surprise || higher.covers_ns > 0;
+  // A piece that is over before another grant can follow it (a memset) opens a visit only for its run: the run must be worth the visit.
+  if (run_ns > length_ns && static_cast<double>(length_ns) <= options().tuning.reaction_ns && opens(higher, client))
+    cost = this->cost(higher, client, run_ns);
+  const bool foreseeable = unforeseen(higher, client).share <= options().tuning.surprise || higher.covers_ns > 0;
   const bool cheap = cost.expected_ns <= options().tuning.cheap * static_cast<double>(length_ns);
   // A forecast has eight times, which cannot tell so short a delay from none; a client with max_slowdown 0 has no budget that would pay.
   constexpr double kNothing = 0.001;
   const double nothing_ns = above.protection.max_slowdown > 0 ? 0 : kNothing * static_cast<double>(length_ns);
-  if (cost.delay_ns <= nothing_ns && foreseeable && cheap) return waits_for_device(higher, length_ns, cost) ? lower_.hold : WaitReason{};
+  if (cost.delay_ns <= nothing_ns && foreseeable && cheap) return waits_for_device(higher, client, length_ns, cost) ? lower_.hold : WaitReason{};
   // Hard: the budget must cover the worst delay that may come of it.
   if ((cost.delay_ns > 0 || !foreseeable) && static_cast<double>(cost.worst_ns) > higher.covers_ns)
     return {.reason = Reason::budget_spent, .by = above.id};
   // Soft: the lower client's gain must be worth the delay that is expected.
   if (cost.expected_ns > higher.worth * cost.gain_ns)
     return {.reason = higher.at_work ? Reason::behind : Reason::does_not_fit, .by = above.id};
-  return waits_for_device(higher, length_ns, cost) ? lower_.hold : WaitReason{};
+  return waits_for_device(higher, client, length_ns, cost) ? lower_.hold : WaitReason{};
 }
 
 // Should lower work that would stand behind other lower work wait for the device? If it goes later it gains the same, and costs nothing
 // if the higher client is back before. So it goes ahead only if the higher client would not feel it, and far ahead only if hardly any
 // delay is expected of it.
-bool Budget::waits_for_device(const Higher& higher, std::int64_t length_ns, const Cost& cost) const {
+bool Budget::waits_for_device(const Higher& higher, const Client& client, std::int64_t length_ns, const Cost& cost) const {
   const Tuning& tuning = options().tuning;
-  if (static_cast<double>(ahead_ns()) <= tuning.near_ns) return false;
+  if (static_cast<double>(ahead_ns()) <= near_ns(higher, client)) return false;
   if (ahead_ns() > options().run_ahead_ns && cost.expected_ns > tuning.surprise * static_cast<double>(length_ns)) return true;
   // In slices queued lower work takes the device, between two kernels, from a client that comes back early: two switches each time.
-  if (switch_ns() > 0 && !budgets_[higher.client->slot].in_segment() && higher.surcharge > 4 * tuning.surprise) return true;
+  const bool turns = switch_ns(client, *higher.client) > 0;
+  if (turns && !budgets_[higher.client->slot].in_segment() && unforeseen(higher, client).share > 4 * tuning.surprise) return true;
   if (higher.at_work) return false;
   const std::int64_t felt_ns = length_ns - std::max<std::int64_t>(0, higher.forecast.slack_ns() - ahead_ns() / 2);
   return felt_ns > 0 && higher.forecast.back_by(free_ns_) > 0;
 }
 
-bool Budget::at_rest(const Client& client) const {
-  return std::ranges::none_of(above(), [&](const Higher& higher) {
-    return higher.client->outranks(client) && budgets_[higher.client->slot].in_segment();
-  });
+// How much lower work may be left on the device when the next piece is granted.
+double Budget::near_ns(const Higher& higher, const Client& client) const {
+  const Tuning& tuning = options().tuning;
+  if (higher.client->runs_beside(client)) return tuning.close_ns;
+  const bool surprises = !budgets_[higher.client->slot].in_segment() && unforeseen(higher, client).share > tuning.surprise;
+  return surprises ? tuning.close_ns : tuning.near_ns;
 }
 
-bool Budget::foreseeable(const Client& client) const {
+// Only if the client takes turns with no client that is not at rest, and hardly any unforeseen delays come to the clients above it.
+bool Budget::may_be_long(const Client& client) const {
   return std::ranges::none_of(above(), [&](const Higher& higher) {
-    return higher.client->outranks(client) && higher.surcharge > options().tuning.surprise;
+    if (!higher.client->outranks(client)) return false;
+    const bool at_rest = !budgets_[higher.client->slot].in_segment();
+    return !(at_rest || higher.client->runs_beside(client)) || unforeseen(higher, client).share > options().tuning.surprise;
   });
 }
 
@@ -217,9 +230,15 @@ void Budget::spend(const Client& client, std::int64_t length_ns, std::int64_t se
   for (const Higher& higher : above()) {
     if (!higher.client->outranks(client)) continue;
     const Cost cost = this->cost(higher, client, length_ns);
-    const std::int64_t switches_ns = holder_ == client.id ? 0 : 2 * switch_ns();
-    budgets_[higher.client->slot].spend(cost.delay_ns, higher.calibration * cost.all_ns,
-                                        static_cast<double>(length_ns + switches_ns), now_ns_, higher.at_work);
+    const std::int64_t there_ns = switch_to_ns(client), back_ns = switch_ns(client, *higher.client);
+    const std::int64_t switches_ns = there_ns > 0 ? there_ns + back_ns : 0;
+    budgets_[higher.client->slot].spend({.more_ns = cost.delay_ns,
+                                         .all_ns = higher.calibration_of(client) * cost.all_ns,
+                                         .takes_ns = static_cast<double>(length_ns + switches_ns),
+                                         .at_work = higher.at_work,
+                                         .turns = back_ns > 0,
+                                         .opens = opens(higher, client)},
+                                        now_ns_);
   }
   takes_device(client, now_ns_ + static_cast<std::int64_t>(options().tuning.reaction_ns), length_ns);
   served(client, served_ns);

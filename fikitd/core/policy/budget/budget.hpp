@@ -19,11 +19,13 @@ class Budget final : public LevelPolicy {
   bool looks_ahead() const override { return true; }
 
  private:
-  // What is known of the GPU. Until fikitd has measured what a switch between clients costs, the policy takes it for this. An H200 takes
-  // 0.16 to 0.23 ms; with that much here a simulated H200 comes out alike (docs/measured.md).
-  static constexpr double kAssumedSwitch = 0.1; // share of Tuning::turn_ns
-  bool overlaps() const { return device().sharing == Sharing::overlap; }
-  std::int64_t switch_ns() const { return overlaps() ? 0 : device().switch_ns >= 0 ? device().switch_ns : std::llround(kAssumedSwitch * options().tuning.turn_ns); }
+  // What a switch between clients takes. Until fikitd has measured one, the policy assumes the longest that an H200 takes (docs/measured.md).
+  static constexpr double kAssumedSwitch = 0.225; // share of Tuning::turn_ns
+  std::int64_t switch_ns() const { return device().switch_ns >= 0 ? device().switch_ns : std::llround(kAssumedSwitch * options().tuning.turn_ns); }
+  std::int64_t switch_ns(const Client& one, const Client& other) const { return one.runs_beside(other) ? 0 : switch_ns(); }
+  std::int64_t switch_to_ns(const Client& client) const { // from the client that holds the device
+    return holder_.id == client.id || (holder_.overlaps && client.overlaps) ? 0 : switch_ns();
+  }
 
   // What happened (budget.cpp).
   void learn(const LevelPolicy& higher) override;
@@ -41,8 +43,7 @@ class Budget final : public LevelPolicy {
     const Client* client = nullptr;
     Forecast forecast;
     double calibration = 1;
-    double surcharge = 0;
-    bool doubtful = false;
+    std::array<SlowdownBudget::Unforeseen, 2> unforeseen; // [1]: by lower work that takes turns with the client, at a cost
     double affected = 1;
     double covers_ns = 0;
     double worth = 0;
@@ -50,7 +51,16 @@ class Budget final : public LevelPolicy {
     double free_ns = 0;  // for how long lower work may have the device without delaying the client
     bool at_work = false;
     bool changes = false; // the device has to switch back to the client already
+    // In slices nothing overlaps: beside the client's kernels all of a forecast delay comes.
+    double calibration_of(const Client& lower) const {
+      return at_work && !client->runs_beside(lower) ? std::max(calibration, 1.0) : calibration;
+    }
   };
+  const SlowdownBudget::Unforeseen& unforeseen(const Higher& higher, const Client& lower) const {
+    return higher.unforeseen[switch_ns(*higher.client, lower) > 0 ? 1 : 0];
+  }
+  // Would work of the lower client be the first after the higher one's own (a visit)?
+  bool opens(const Higher& higher, const Client& lower) const { return !higher.changes && switch_ns(*higher.client, lower) > 0; }
   void look(std::int64_t now_ns, int lowest);
   void see(Higher& higher) const;
   std::span<const Higher> above() const { return std::span(above_).first(above_count_); }
@@ -62,12 +72,12 @@ class Budget final : public LevelPolicy {
     double gain_ns = 0;
   };
   Cost cost(const Higher& higher, const Client& client, std::int64_t length_ns) const;
-  WaitReason objection(const Client& client, std::int64_t length_ns) const; // Reason::none: no client above has one
-  WaitReason objection(const Higher& higher, const Client& client, std::int64_t length_ns) const;
-  bool waits_for_device(const Higher& higher, std::int64_t length_ns, const Cost& cost) const;
-  bool foreseeable(const Client& client) const; // do hardly any unforeseen delays come to the clients above this one?
-  bool at_rest(const Client& client) const; // are all clients above this one?
-  bool may_be_long(const Client& client) const { return (overlaps() || at_rest(client)) && foreseeable(client); } // may its run?
+  // Reason::none: no client above has one. run_ns: of the run that begins with the piece.
+  WaitReason objection(const Client& client, std::int64_t length_ns, std::int64_t run_ns = 0) const;
+  WaitReason objection(const Higher& higher, const Client& client, std::int64_t length_ns, std::int64_t run_ns) const;
+  double near_ns(const Higher& higher, const Client& client) const;
+  bool waits_for_device(const Higher& higher, const Client& client, std::int64_t length_ns, const Cost& cost) const;
+  bool may_be_long(const Client& client) const; // may its run?
   void spend(const Client& client, std::int64_t length_ns, std::int64_t served_ns);
 
   // What is in flight.
@@ -125,7 +135,10 @@ class Budget final : public LevelPolicy {
   std::array<Launches, kMaxClients> granted_{}; // the launches about which answer() said that the client may go
   Copies copies_{clients(), options()};
   std::int64_t busy_until_ns_ = 0; // the device is, with its switches between clients
-  ClientId holder_ = 0; // the client whose work was launched or granted last: it has the device, or will have it
+  struct { // the client whose work was launched or granted last: it has the device, or will have it
+    ClientId id = 0;
+    bool overlaps = false;
+  } holder_;
 
   // At the moment of a decision.
   std::int64_t now_ns_ = 0;

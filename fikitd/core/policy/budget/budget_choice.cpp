@@ -42,7 +42,7 @@ WaitReason Budget::answer(const Client& client) {
     granted_[client.slot] = run;
     return {};
   }
-  return due(client, now_ns_) ? WaitReason{} : objection(client, asked_ns(client, only_one(client)));
+  return due(client, now_ns_) ? WaitReason{} : objection(client, asked_ns(client, only_one(client)), run.launches > 1 ? run.work_ns : 0);
 }
 
 // Grants the long run instead, if all clients above are at rest. The next launch of one at work would end it, unless kernels overlap.
@@ -94,10 +94,11 @@ Client* Budget::overstaying(std::int64_t now_ns) {
     for (const Higher& higher : above()) {
       if (!higher.client->outranks(client)) continue;
       // In slices each launch of the run takes the device from a higher client that is back, and costs two switches.
-      if (switch_ns() > 0 && left_ns > 0 && budgets_[higher.client->slot].back_early()) return &client;
-      const double delay_ns = higher.forecast.delay_ns({.end_ns = end_ns, .back_ns = switch_ns()}) -
-                              higher.forecast.delay_ns({.end_ns = end_ns - left_ns, .back_ns = switch_ns()});
-      if (higher.calibration * higher.affected * delay_ns > higher.worth * static_cast<double>(left_ns)) return &client;
+      const std::int64_t back_ns = switch_ns(client, *higher.client);
+      if (back_ns > 0 && left_ns > 0 && budgets_[higher.client->slot].back_early()) return &client;
+      const double delay_ns = higher.forecast.delay_ns({.end_ns = end_ns, .back_ns = back_ns}) -
+                              higher.forecast.delay_ns({.end_ns = end_ns - left_ns, .back_ns = back_ns});
+      if (higher.calibration_of(client) * higher.affected * delay_ns > higher.worth * static_cast<double>(left_ns)) return &client;
     }
   }
   return nullptr;
@@ -169,6 +170,7 @@ std::int64_t Budget::next_change_ns(std::int64_t now_ns) const {
   const std::int64_t lower_end_ns = lower_work(now_ns).end_ns;
   at(lower_end_ns - options().run_ahead_ns);
   at(lower_end_ns - static_cast<std::int64_t>(options().tuning.near_ns));
+  at(lower_end_ns - static_cast<std::int64_t>(options().tuning.close_ns));
   at(free_ns_ - static_cast<std::int64_t>(options().tuning.reaction_ns));
   return std::min(next_ns, now_ns + std::max(kAgainNs, longest_ns / kAgainShare));
 }

@@ -131,19 +131,36 @@ void SlowdownBudget::compare(double delay_ns) {
   seen_.forecast_ns += forecast_ns_;
   seen_.foreseen_ns += std::min(delay_ns, forecast_ns_);
   if (seen_.forecast_ns > tuning_->lately_ns / 4) seen_.forecast_ns /= 2, seen_.foreseen_ns /= 2;
-  std::array<double, 3> parts{};
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const double rate = unforeseen_[i].share(tuning_->enough_ns / 4) + tuning_->surprise;
-    parts[i] = rate * unforeseen_[i].now_ns;
+  constexpr std::array kWhens{kAtRest, kVisits, kBetween, kAtWork};
+  std::array<double, kWhens.size()> parts{};
+  double all = 0;
+  for (const When when : kWhens) {
+    parts[when] = (share(when) + tuning_->surprise) * late_[when].now_ns;
+    all += parts[when];
   }
-  const double all = parts[0] + parts[1];
-  for (std::size_t i = 0; i < parts.size() && all > 0; ++i) {
-    Unforeseen& of = unforeseen_[i];
+  if (all == 0) return;
+  const double unforeseen_ns = std::max(0.0, delay_ns - forecast_ns_);
+  for (const When when : kWhens) {
+    Late& of = late_[when];
     if (of.now_ns == 0) of.delay_ns -= of.delay_ns / 32; // fear fades where no lower work is granted
-    of.delay_ns += std::max(0.0, delay_ns - forecast_ns_) * parts[i] / all;
+    of.delay_ns += unforeseen_ns * parts[when] / all;
     of.lower_ns += std::exchange(of.now_ns, 0);
     if (of.lower_ns > tuning_->lately_ns) of.lower_ns /= 2, of.delay_ns /= 2;
   }
+  constexpr double kLately = 32;
+  if (visits_.now == 0) visits_.delay_ns -= visits_.delay_ns / 32;
+  visits_.delay_ns += unforeseen_ns * parts[kVisits] / all;
+  visits_.count += std::exchange(visits_.now, 0);
+  if (visits_.count > kLately) visits_.count /= 2, visits_.delay_ns /= 2;
+}
+
+SlowdownBudget::Unforeseen SlowdownBudget::unforeseen(std::int64_t now_ns, bool at_work, bool turns) const {
+  const When when = this->when(at_work, turns);
+  const double part = exposed(now_ns) * (max_slowdown_ > 0 ? 1 - filled(now_ns) : 1);
+  const double feared = max_slowdown_ > 0 ? this->feared(when) : 0;
+  const double share = seen(when) + feared;
+  if (when != kVisits) return {.share = part * share, .per_ns = part * share};
+  return {.share = part * share, .per_ns = part * feared, .per_visit_ns = part * visits_.cost_ns()};
 }
 
 // Where few forecasts have been compared yet, a full budget takes forecast delays for none: budget that is not spent then is lost, and
@@ -247,12 +264,16 @@ double SlowdownBudget::exposed(std::int64_t now_ns) const {
   return usual_ns / std::max(static_cast<double>(now_ns - since_ns_), usual_ns);
 }
 
-void SlowdownBudget::spend(double more_ns, double all_ns, double takes_ns, std::int64_t now_ns, bool at_work) {
-  forecast_ns_ += std::max(0.0, more_ns);
-  unforeseen_[when(at_work)].now_ns += exposed(now_ns) * takes_ns;
-  const double rest_ns = in_segment_ ? unforeseen_[0].now_ns : std::min(unforeseen_[0].now_ns, tuning_->enough_ns);
-  const double surcharge_ns = surcharge(0) * rest_ns + surcharge(1) * unforeseen_[1].now_ns + surcharge(2) * unforeseen_[2].now_ns;
-  const double expected_ns = affected(now_ns) * (all_ns + surcharge_ns);
+void SlowdownBudget::spend(const Lower& lower, std::int64_t now_ns) {
+  forecast_ns_ += std::max(0.0, lower.more_ns);
+  const When when = this->when(lower.at_work, lower.turns);
+  const double takes_ns = lower.takes_ns;
+  late_[when].now_ns += exposed(now_ns) * takes_ns;
+  if (when == kVisits && lower.opens) visits_.now += exposed(now_ns);
+  const auto at_rest_ns = [&](When when) { return in_segment_ ? late_[when].now_ns : std::min(late_[when].now_ns, tuning_->enough_ns); };
+  const double surcharge_ns = share(kAtRest) * at_rest_ns(kAtRest) + feared(kVisits) * at_rest_ns(kVisits) + visits_.cost_ns() * visits_.now +
+                              share(kBetween) * late_[kBetween].now_ns + share(kAtWork) * late_[kAtWork].now_ns;
+  const double expected_ns = affected(now_ns) * (lower.all_ns + surcharge_ns);
   balance_ns_ -= expected_ns - expected_ns_;
   spent_ns_ += expected_ns - expected_ns_;
   expected_ns_ = expected_ns;

@@ -32,26 +32,31 @@ class SlowdownBudget {
   void forecast(std::int64_t now_ns, Forecast& made) const;
   // Which share of a forecast delay comes true, by the delays that have been measured.
   double calibration(std::int64_t now_ns) const;
-  // How much delay comes unforeseen with each ns of lower work.
-  double surcharge(std::size_t when) const { return unforeseen_[when].share(tuning_->enough_ns / 4); }
-  std::size_t when(bool at_work) const { return in_segment_ ? 1 + static_cast<std::size_t>(at_work) : 0; }
   // How many requests feel a delay now.
   double affected(std::int64_t now_ns) const;
-  // The surcharge by which decisions go. The fuller the budget the less: a full one can pay for finding out whether unforeseen delays
-  // still come. A client with max_slowdown 0 can pay nothing, so nobody could ever find out: there only measured delays count.
-  double feared_surcharge(std::int64_t now_ns, bool at_work) const {
-    const std::size_t at = when(at_work);
-    const double share = max_slowdown_ > 0 ? (1 - filled(now_ns)) * surcharge(at) : unforeseen_[at].seen(tuning_->enough_ns / 4);
-    return share * exposed(now_ns);
-  }
+  struct Unforeseen {        // delays that no forecast said
+    double share = 0;        // all of them / device time of lower work
+    double per_ns = 0;       // the part that each ns of lower work is charged
+    double per_visit_ns = 0; // the part that the first piece of a visit is charged
+  };
+  // By which decisions go. turns: the lower work takes turns with the client, and a switch takes time. The fuller the budget the less: a
+  // full one can pay for finding out whether unforeseen delays still come. A client with max_slowdown 0 can pay nothing, so there only
+  // measured delays count.
+  Unforeseen unforeseen(std::int64_t now_ns, bool at_work, bool turns) const;
   // The longest delay for which the budget can pay, as each of the affected requests feels it.
   double covers_ns(std::int64_t now_ns) const;
   // By how much lower work may delay the client for each ns of the device that it gains. at_work: the client's kernels are on the device.
   double worth(std::int64_t now_ns, bool at_work) const;
 
-  // Lower work is granted. more_ns: the delay that is forecast of it; all_ns: the delay that is expected (with calibration) of all lower
-  // work on the device; takes_ns: the device time that it takes, with its switches.
-  void spend(double more_ns, double all_ns, double takes_ns, std::int64_t now_ns, bool at_work);
+  struct Lower { // work that is granted
+    double more_ns = 0; // the delay that is forecast of it
+    double all_ns = 0;  // the delay that is expected (with calibration) of all lower work on the device
+    double takes_ns = 0; // the device time that it takes, with its switches
+    bool at_work = false;
+    bool turns = false;
+    bool opens = false; // it opens a visit: the client had the device before it
+  };
+  void spend(const Lower& lower, std::int64_t now_ns);
   void overran(std::int64_t ns) { // granted lower work took so much longer than was reckoned
     others_ns_ += static_cast<double>(ns);
     if (in_segment_) behind_ns_ += ns;
@@ -66,11 +71,8 @@ class SlowdownBudget {
     if (granted_ns <= copy_.since_ns) copy_.until_ns = t_ns;
   }
 
-  bool doubtful(bool at_work) const { // much comes unforeseen
-    return unforeseen_[when(at_work)].seen(tuning_->enough_ns / 4) > kFeared / 4;
-  }
-  bool wary() const { return std::max(surcharge(1), surcharge(2)) > kFeared / 4; } // much comes unforeseen, or nobody knows yet
-  bool back_early() const { return in_segment_ && surcharge(0) > kFeared / 10; } // the client is back, and often before it was expected
+  bool wary() const { return std::max(share(kBetween), share(kAtWork)) > kFeared / 4; } // much comes unforeseen, or nobody knows yet
+  bool back_early() const { return in_segment_ && share(kVisits) > kFeared / 10; } // the client is back, and often before it was expected
   bool overdrawn(std::int64_t now_ns) const { return left_ns(now_ns) < 0; }
   bool in_segment() const { return in_segment_; }
   // The client's requests come from outside, and one may be there.
@@ -132,19 +134,34 @@ class SlowdownBudget {
     double forecast_ns = 0;
     double foreseen_ns = 0; // the part of forecast_ns that came true
   } seen_;
+  // What the client did when lower work was granted: it was at rest, and the work was part of no visit (MPS) or of one; it was between two
+  // of its kernels; it was at work.
+  enum When : std::uint8_t { kAtRest, kVisits, kBetween, kAtWork };
+  When when(bool at_work, bool turns) const { return in_segment_ ? (at_work ? kAtWork : kBetween) : turns ? kVisits : kAtRest; }
   static constexpr double kFeared = 0.2; // the share of lower work that is feared as a delay where nothing is known yet
-  struct Unforeseen { // unforeseen delays of lately, by what the client did when the lower work was granted
+  struct Late { // unforeseen delays of lately
     double delay_ns = 0;
     double lower_ns = 0; // device time of the lower work beside which they came
     double now_ns = 0;   // device time of lower work in this segment, of which nobody knows yet what it costs
     // At most 1: if a piece of lower work took longer than was reckoned, that says nothing of the next piece.
     double seen(double doubt_ns) const { return std::min(delay_ns / (lower_ns + doubt_ns), 1.0); }
-    double share(double doubt_ns) const {
+    double feared(double doubt_ns) const {
       const double doubt = doubt_ns / (lower_ns + doubt_ns); // fades as the client's waits say what lower work has cost
-      return seen(doubt_ns) + kFeared * doubt * doubt;
+      return kFeared * doubt * doubt;
     }
   };
-  std::array<Unforeseen, 3> unforeseen_{}; // the client was at rest, between its kernels, at work
+  double seen(When when) const { return late_[when].seen(tuning_->enough_ns / 4); }
+  double feared(When when) const { return late_[when].feared(tuning_->enough_ns / 4); }
+  double share(When when) const { return seen(when) + feared(when); }
+  std::array<Late, 4> late_{};
+  // The client comes back once in a visit, however long the visit is, and then waits for a switch and for the newest grant. So unforeseen
+  // delays count per visit.
+  struct {
+    double delay_ns = 0;
+    double count = 0;
+    double now = 0; // since the last wait
+    double cost_ns() const { return delay_ns / (count + 1); }
+  } visits_;
 
   // Requests from outside.
   bool open_ = false; // the last wait ended a request

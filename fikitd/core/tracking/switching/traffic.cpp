@@ -5,8 +5,7 @@ namespace fikit::tracking {
 void Traffic::tell_now(policy::Policy& policy) {
   told_samples_ = switches.count();
   policy.know([this](int level) {
-    policy::Device device{.sharing = sharing};
-    if (sharing == policy::Sharing::overlap) return device;
+    policy::Device device;
     const std::optional<SwitchCost> measured = switches.cost(level);
     const std::optional<SwitchCost>& known = measured ? measured : remembered;
     if (known && known->level <= level) {

@@ -17,7 +17,6 @@ struct Traffic {
   std::uint64_t under_way = 0; // launches that are not known to be complete
   DeviceUse use;
   SwitchMeter switches;
-  policy::Sharing sharing = policy::Sharing::unknown;
   // The switch that an earlier fikitd measured, until this one has measured it.
   std::optional<SwitchCost> remembered;
 
