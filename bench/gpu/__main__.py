@@ -165,7 +165,7 @@ def _arguments() -> argparse.Namespace:
     name = f"gpu-{datetime.now(UTC):%Y-%m-%d-%H%M}-call{arguments.call}.json.gz"
     arguments.json = arguments.json or ROOT / "bench" / "results" / name
     arguments.minutes = arguments.minutes or calls.CALLS[arguments.call].minutes
-    arguments.seconds = arguments.seconds or (0.6 if arguments.quick else 3.65)
+    arguments.seconds = arguments.seconds or (0.9 if arguments.quick else 3.65)
     return arguments
 
 

@@ -77,7 +77,7 @@ def test_the_first_call_works_on_a_machine_with_little_on_it(
     assert {"bare", "managed_mps"} <= set(pairs["correctness"]["long_kernels"])
     assert pairs["device_ns"]["short_kernels"]["launches"] == pytest.approx(7)
     assert pairs["device_ns"]["short_kernels"]["fikit"] == pytest.approx(355_000, rel=0.05)
-    windows_s = 0.6  # --quick
+    windows_s = 0.9  # --quick
     assert statistics.median(cell["took_s"] - windows_s for cell in pairs["cells"]) < BEYOND_S
     assert "budget_mps" in done.stdout
     count = len(pairs["cells"])
