@@ -21,15 +21,23 @@ from bench.record import BenchError
 
 CONTROLS = "FIKIT_GPU_CONTROLS"
 SHORTEST_US, LONGEST_US = 1, 1_000_000
+FAR_APART = "high 1 s, low 1 us"
 SETTINGS: dict[str, tuple[int, int]] = {  # us of each process; 0: as the driver has it
     "default": (0, 0),
     "500": (500, 500),
     "1000": (1000, 1000),
     "2000": (2000, 2000),
     "8000": (8000, 8000),
-    "high 1 s, low 1 us": (LONGEST_US, SHORTEST_US),
+    FAR_APART: (LONGEST_US, SHORTEST_US),
 }
-WAITS = ("default", "500", "high 1 s, low 1 us")
+QUICK = (
+    ("slices", "default"), ("slices", "500"), ("waits", "default"), ("waits", "500"), ("calls", "preempt"), ("calls", "schedule"),
+)  # fmt: skip
+ORDER = (
+    ("slices", "default"), ("slices", "500"), ("slices", FAR_APART), ("waits", "default"), ("waits", FAR_APART), ("calls", "preempt"),
+    ("slices", "8000"), ("waits", "500"), ("slices", "1000"), ("slices", "2000"), ("calls", "schedule"),
+)  # fmt: skip
+"""By worth; but a group off its run list may hang the GPU, and so comes last."""
 READY_S, LATE_S = 8.0, 3.0
 OFF_MS = 40  # a channel group is off the run list
 
@@ -65,18 +73,15 @@ class Measurement:
         self.found |= {"groups": said["groups"], "by_libcuda": said["by_libcuda"]}
         if not said["groups"]:
             raise BenchError("no channel group was seen: this libcuda makes no calls to /dev/nvidiactl through ioctl")
-        settings = {name: SETTINGS[name] for name in ("default", "500")} if self._context.options.quick else SETTINGS
-        for name, (high_us, low_us) in settings.items():
-            self._try("slices", name, self._slices, _slice(high_us), _slice(low_us))
-        for name in WAITS:
-            if name in settings:
-                high_us, low_us = SETTINGS[name]
-                self._try("waits", name, self._wait, _slice(high_us), _slice(low_us))
         step = self._ms // 10
         preempts = " ".join(f"{ms}:preempt" for ms in range(step, self._ms - step, step))
-        self._try("calls", "preempt", self._calls, preempts)
-        off = f"{2 * step}:schedule:0 {2 * step + OFF_MS}:schedule:1"
-        self._try("calls", "schedule", self._calls, off)
+        calls = {"preempt": preempts, "schedule": f"{2 * step}:schedule:0 {2 * step + OFF_MS}:schedule:1"}
+        for kind, name in QUICK if self._context.options.quick else ORDER:
+            if kind == "calls":
+                self._try(kind, name, self._calls, calls[name])
+            else:
+                measure = self._slices if kind == "slices" else self._wait
+                self._try(kind, name, measure, *map(_slice, SETTINGS[name]))
         return self.found
 
     def _try(self, kind: str, name: str, measure: Callable[..., Found], *controls: str) -> None:
