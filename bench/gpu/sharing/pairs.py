@@ -53,6 +53,8 @@ class Setting:
 class Measurement:
     """The part while it runs; `found` has the results so far."""
 
+    runs_alone = "bare.high"  # the worker whose requests alone give the rate of arrivals
+
     def __init__(self, setting: Setting, changed: Callable[[Found], None]) -> None:
         self.setting = setting
         self.found: Found = {"cells": [], "alone": {}, "device_ns": {}, "correctness": {}, "notes": [], "took_s": {}}
@@ -226,9 +228,9 @@ class Measurement:
         self.workers.start({key: make for key, make in made.items() if key in wanted})
 
     def _alone(self, name: str) -> float:
-        """Mean time of a bare program's requests in ns, measured once: the rate of arrivals follows from it."""
+        """Mean time of a program's requests alone in ns, measured once: the rate of arrivals follows from the mean."""
         if name not in self.found["alone"]:
-            (worker,) = self.workers.whole("bare.high")
+            (worker,) = self.workers.whole(self.runs_alone)
             requests = crew.alone(worker, name, min(1.0, self.setting.seconds / 2))
             self.found["alone"][name] = measures.summary([end - begin for _, begin, end in requests])
         return float(self.found["alone"][name]["mean_ns"])
@@ -328,9 +330,10 @@ def measure_pairs(context: Context) -> Found:
 
 
 def measure(
-    context: Context, pairs: tuple[Pair, ...], ways: tuple[str, ...], kinds: tuple[str, ...], seconds: float
-) -> Found:
-    """These pairs in these ways, with `seconds` of windows in a cell."""
+    context: Context, pairs: tuple[Pair, ...], ways: tuple[str, ...], kinds: tuple[str, ...], seconds: float,
+    *, form: type[Measurement] = Measurement,
+) -> Found:  # fmt: skip
+    """These pairs in these ways, with `seconds` of windows in a cell. `form`: the course of the measurement."""
 
     def changed(found: Found) -> None:
         context.changed(found)
@@ -347,4 +350,4 @@ def measure(
         context.place, context.library, context.gpu["uuid"], context.options.device, pairs, seconds,
         context.deadline - CLOSE_S, context.exclusive, ways, kinds,
     )  # fmt: skip
-    return Measurement(setting, changed).run()
+    return form(setting, changed).run()

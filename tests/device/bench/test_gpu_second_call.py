@@ -18,7 +18,8 @@ from gpu_run_samples import shown
 from bench.gpu import asking, mps
 from bench.gpu.context import Context, Options
 from bench.gpu.place import Place
-from bench.gpu.second import PARTS, dangers, shaping, slurm, slurm_kit, time_slices
+from bench.gpu.second import PARTS, dangers, long_cells, shaping, slurm, slurm_kit, time_slices
+from bench.gpu.service import Service
 from bench.record import ROOT, BenchError
 from fikitd import paths
 
@@ -56,7 +57,8 @@ def packed(slurm_folder: Path | None) -> Path:
 def context(somewhere: Place, native: Path) -> Make:
     """Makes the context of one part, which has `seconds`."""
     library = str(native / "emulator" / "libcuda.so.1")
-    gpu = {"emulated": True, "memory_bytes": 16 << 30, "compute_mode": "default"}
+    probe = [sys.executable, "-m", "bench.gpu.probe"]
+    gpu = json.loads(subprocess.run(probe, env=somewhere.env, cwd=ROOT, capture_output=True, check=True).stdout)
 
     def make(seconds: float = 60) -> Context:
         options = Options(quick=True, programs="driver")
@@ -77,6 +79,9 @@ def test_the_second_call_works_on_a_machine_with_little_on_it(
     got = json.loads(subprocess.run(["zcat", file], capture_output=True, check=True).stdout)["parts"]
     assert list(got) == list(PARTS)
     assert shown(file).items() >= {"dangers": len(QUESTIONS), "shaping": 4}.items()
+    cells = got["long_cells"]["cells"]
+    assert [cell["way"] for cell in cells] == ["budget_mps", "budget"], got["long_cells"]
+    assert all(cell["high"]["p99_ns"] > 0 and cell["low_per_s"] > 0 for cell in cells), cells
     assert "error" not in got["shaping"], got["shaping"]
     assert all(cell["low_speed"] > 0 and cell["slowdown"] > 0 for cell in got["shaping"]["cells"])
     assert [cell["shared_kib"] for cell in got["shaping"]["cells"]] == [0, 100, 200]
@@ -100,6 +105,18 @@ def test_the_second_call_works_on_a_machine_with_little_on_it(
     assert "719" in jobs["high"]["error"]  # a trap of one client ends the GPU work of all
     assert {job["report"]["device_mode"] for job in jobs.values()} == {"mps"}
     assert "trap" in found["blamed"]["trap"]
+
+
+# --- long cells
+
+
+def test_without_mps_the_long_cells_in_time_slices_are_measured(context: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Service, "begin_mps", lambda service: (_ for _ in ()).throw(BenchError("no MPS today")))
+    found = long_cells.measure(context())
+    by_mps, in_slices = found["cells"]
+    assert "there is no worker managed_mps.high" in by_mps["error"]
+    assert "error" not in in_slices, in_slices
+    assert any("no MPS today" in note for note in found["notes"])
 
 
 # --- time slices
