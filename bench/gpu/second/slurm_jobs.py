@@ -30,7 +30,7 @@ KEPT = ("device_mode", "warnings", "kernels", "gpu_time_s", "elapsed_s", "waited
 ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"}
 LONG_NS, LONG_BLOCKS = 300_000_000, 16  # a kernel that scancel meets
 COMMAND_S, MPS_S, START_S, END_S, REPORT_S = 8.0, 10.0, 8.0, 8.0, 2.0
-STAYS_S = 1.5  # the low program after its error, as one that reads the error; the high one ends at once
+STAYS_S = 2.5  # the low program after its error, as one that reads the error; the high one ends at once
 LOADED_S = 30.0  # a framework is imported
 
 

@@ -74,7 +74,9 @@ def test_the_second_call_works_on_a_machine_with_little_on_it(
     if slurm_folder is not None:
         shutil.copytree(slurm_folder, machine.tree / "build" / "slurm")
     file = tmp_path / "gpu.json.gz"
-    done = machine.run("--call", "2", "--quick", "--json", str(file), **machine.bring_core(native))
+    done = machine.run(
+        "--call", "2", "--quick", "--minutes", "6", "--json", str(file), timeout=400, **machine.bring_core(native)
+    )
     assert (done.returncode, done.stderr) == (0, "")
     got = json.loads(subprocess.run(["zcat", file], capture_output=True, check=True).stdout)["parts"]
     assert list(got) == list(PARTS)
@@ -104,7 +106,7 @@ def test_the_second_call_works_on_a_machine_with_little_on_it(
     assert jobs["high"]["beside"]["requests"] > 0
     assert "719" in jobs["high"]["error"]  # a trap of one client ends the GPU work of all
     assert {job["report"]["device_mode"] for job in jobs.values()} == {"mps"}
-    assert "trap" in found["blamed"]["trap"]
+    assert "trap" in found["blamed"]["low"]  # the low program stays until fikitd has seen the fault
 
 
 # --- long cells
@@ -239,10 +241,10 @@ def test_clients_that_hang_exit_or_talk_nonsense_make_an_error_of_their_question
     monkeypatch.setattr(dangers, "CLIENT_S", 0.5)
     found = dangers.measure(context())
     assert tuple(found) == QUESTIONS
-    assert "took too long" in found["rights of fikitd.service"]["answer"]["root"]["error"]
+    assert "took too long" in found["rights of fikitd.service"]["error"]
     for name in ("terminate_client", "fatal fault", "server killed"):  # they begin with a client that works
         assert "which is no JSON object" in found[name]["error"]
-    assert "not today" in found["control daemon stopped"]["answer"]["error"]
+    assert "not today" in found["control daemon stopped"]["error"]
     assert alive("mps_client.py join") == []
 
 
