@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bench.gpu import cells, pairs
 from bench.gpu.context import Context, Found
 from bench.gpu.service import Service
+from bench.gpu.sharing import cells, pairs
 
 WAYS = ("budget_mps", "budget")
-SECONDS, QUICK_SECONDS = 20.0, 0.5  # of a cell's windows
+SECONDS, QUICK_SECONDS = 20.0, 1.0  # of a cell's windows
 
 
 class LongCells(pairs.Measurement):
