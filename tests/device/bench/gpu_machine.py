@@ -52,9 +52,9 @@ class Machine:
         for package in PACKAGES:
             (site / package).symlink_to(own / package)
         shutil.copytree(native / "emulator", root / "driver")
-        shutil.copy2(
-            native / "bin" / "emuctl", root / "venv" / "bin"
-        )  # a sandbox with the emulated GPU needs the program
+        (root / "bin").mkdir()  # the emulated MPS looks for emuctl here, and the kit's Slurm on PATH
+        shutil.copy2(native / "bin" / "emuctl", root / "bin")
+        (root / "venv" / "bin" / "emuctl").symlink_to(root / "bin" / "emuctl")
 
     def env(self, **more: str) -> dict[str, str]:
         """Nothing of this session's, a HOME that is none, and the driver."""
