@@ -126,7 +126,7 @@ void Budget::see(Higher& higher) const {
   budget.forecast(now_ns_, higher.forecast);
   higher.at_work = client.progress.busy(now_ns_);
   higher.calibration = budget.calibration(now_ns_);
-  for (const bool turns : {false, true}) higher.unforeseen[turns ? 1 : 0] = budget.unforeseen(now_ns_, higher.at_work, turns);
+  higher.unforeseen = budget.unforeseen(now_ns_, higher.at_work, switch_ns() > 0);
   higher.affected = budget.affected(now_ns_);
   higher.covers_ns = budget.covers_ns(now_ns_);
   higher.worth = budget.worth(now_ns_, higher.at_work);
@@ -139,22 +139,21 @@ void Budget::see(Higher& higher) const {
 // The first piece of lower work after a client's own opens a visit: it pays the switch to it, the one back, and the delay that comes
 // unforeseen of a visit. Lower work behind that continues the visit and pays none of them.
 Budget::Cost Budget::cost(const Higher& higher, const Client& client, std::int64_t length_ns) const {
-  const std::int64_t there_ns = switch_to_ns(client);
-  const std::int64_t back_ns = switch_ns(client, *higher.client);
-  const bool opens = this->opens(higher, client);
+  Cost cost{.there_ns = switch_to_ns(client), .back_ns = switch_ns(client, *higher.client)};
+  cost.opens = cost.back_ns > 0 && !higher.changes;
   const std::int64_t reaction_ns = now_ns_ + static_cast<std::int64_t>(options().tuning.reaction_ns);
-  const Fill fill{.end_ns = std::max(free_ns_, reaction_ns) + there_ns + length_ns, .back_ns = back_ns};
-  Cost cost;
+  const Fill fill{.end_ns = std::max(free_ns_, reaction_ns) + cost.there_ns + length_ns, .back_ns = cost.back_ns};
   cost.all_ns = higher.forecast.delay_ns(fill);
   cost.delay_ns = cost.all_ns - higher.delay_ns;
-  const SlowdownBudget::Unforeseen& late = unforeseen(higher, client);
-  const double unforeseen_ns = late.per_ns * static_cast<double>(length_ns) + (opens ? late.per_visit_ns : 0);
+  const SlowdownBudget::Unforeseen& unforeseen = higher.unforeseen[cost.back_ns > 0 ? 1 : 0];
+  cost.share = unforeseen.share;
+  const double unforeseen_ns = unforeseen.per_ns * static_cast<double>(length_ns) + (cost.opens ? unforeseen.per_visit_ns : 0);
   cost.expected_ns = higher.affected * (higher.calibration_of(client) * cost.delay_ns + unforeseen_ns);
   cost.worst_ns = higher.forecast.worst_ns(fill);
   cost.gain_ns = static_cast<double>(length_ns);
   // While the higher client is at rest, lower work opens the device for more lower work. One at work takes it back with its next kernel.
-  if (opens && !budgets_[higher.client->slot].in_segment())
-    cost.gain_ns = std::max(cost.gain_ns, higher.free_ns - static_cast<double>(there_ns));
+  if (cost.opens && !budgets_[higher.client->slot].in_segment())
+    cost.gain_ns = std::max(cost.gain_ns, higher.free_ns - static_cast<double>(cost.there_ns));
   return cost;
 }
 
@@ -174,12 +173,12 @@ WaitReason Budget::objection(const Higher& higher, const Client& client, std::in
   clients().asked();
   Cost cost = this->cost(higher, client, length_ns);
   const std::int64_t max_delay_ns = above.protection.max_delay_ns;
-  const std::int64_t switches_ns = std::min(cost.worst_ns, 2 * switch_ns(client, above)); // any lower work costs two: max_delay leaves them out
+  const std::int64_t switches_ns = std::min(cost.worst_ns, 2 * cost.back_ns); // any lower work costs two: max_delay leaves them out
   if (max_delay_ns != kNever && cost.worst_ns - switches_ns > max_delay_ns) return {.reason = Reason::does_not_fit, .by = above.id};
   // A piece that is over before another grant can follow it (a memset) opens a visit only for its run: the run must be worth the visit.
-  if (run_ns > length_ns && static_cast<double>(length_ns) <= options().tuning.reaction_ns && opens(higher, client))
+  if (run_ns > length_ns && cost.opens && static_cast<double>(length_ns) <= options().tuning.reaction_ns)
     cost = this->cost(higher, client, run_ns);
-  const bool foreseeable = unforeseen(higher, client).share <= options().tuning.surprise || higher.covers_ns > 0;
+  const bool foreseeable = cost.share <= options().tuning.surprise || higher.covers_ns > 0;
   const bool cheap = cost.expected_ns <= options().tuning.cheap * static_cast<double>(length_ns);
   // A forecast has eight times, which cannot tell so short a delay from none; a client with max_slowdown 0 has no budget that would pay.
   constexpr double kNothing = 0.001;
@@ -199,21 +198,20 @@ WaitReason Budget::objection(const Higher& higher, const Client& client, std::in
 // delay is expected of it.
 bool Budget::waits_for_device(const Higher& higher, const Client& client, std::int64_t length_ns, const Cost& cost) const {
   const Tuning& tuning = options().tuning;
-  if (static_cast<double>(ahead_ns()) <= near_ns(higher, client)) return false;
+  if (static_cast<double>(ahead_ns()) <= near_ns(higher, client, cost.share)) return false;
   if (ahead_ns() > options().run_ahead_ns && cost.expected_ns > tuning.surprise * static_cast<double>(length_ns)) return true;
   // In slices queued lower work takes the device, between two kernels, from a client that comes back early: two switches each time.
-  const bool turns = switch_ns(client, *higher.client) > 0;
-  if (turns && !budgets_[higher.client->slot].in_segment() && unforeseen(higher, client).share > 4 * tuning.surprise) return true;
+  if (cost.back_ns > 0 && !budgets_[higher.client->slot].in_segment() && cost.share > 4 * tuning.surprise) return true;
   if (higher.at_work) return false;
   const std::int64_t felt_ns = length_ns - std::max<std::int64_t>(0, higher.forecast.slack_ns() - ahead_ns() / 2);
   return felt_ns > 0 && higher.forecast.back_by(free_ns_) > 0;
 }
 
 // How much lower work may be left on the device when the next piece is granted.
-double Budget::near_ns(const Higher& higher, const Client& client) const {
+double Budget::near_ns(const Higher& higher, const Client& client, double share) const {
   const Tuning& tuning = options().tuning;
   if (higher.client->runs_beside(client)) return tuning.close_ns;
-  const bool surprises = !budgets_[higher.client->slot].in_segment() && unforeseen(higher, client).share > tuning.surprise;
+  const bool surprises = !budgets_[higher.client->slot].in_segment() && share > tuning.surprise;
   return surprises ? tuning.close_ns : tuning.near_ns;
 }
 
@@ -222,7 +220,8 @@ bool Budget::may_be_long(const Client& client) const {
   return std::ranges::none_of(above(), [&](const Higher& higher) {
     if (!higher.client->outranks(client)) return false;
     const bool at_rest = !budgets_[higher.client->slot].in_segment();
-    return !(at_rest || higher.client->runs_beside(client)) || unforeseen(higher, client).share > options().tuning.surprise;
+    return !(at_rest || higher.client->runs_beside(client)) ||
+           higher.unforeseen[switch_ns(client, *higher.client) > 0 ? 1 : 0].share > options().tuning.surprise;
   });
 }
 
@@ -230,14 +229,13 @@ void Budget::spend(const Client& client, std::int64_t length_ns, std::int64_t se
   for (const Higher& higher : above()) {
     if (!higher.client->outranks(client)) continue;
     const Cost cost = this->cost(higher, client, length_ns);
-    const std::int64_t there_ns = switch_to_ns(client), back_ns = switch_ns(client, *higher.client);
-    const std::int64_t switches_ns = there_ns > 0 ? there_ns + back_ns : 0;
+    const std::int64_t switches_ns = cost.there_ns > 0 ? cost.there_ns + cost.back_ns : 0;
     budgets_[higher.client->slot].spend({.more_ns = cost.delay_ns,
                                          .all_ns = higher.calibration_of(client) * cost.all_ns,
                                          .takes_ns = static_cast<double>(length_ns + switches_ns),
                                          .at_work = higher.at_work,
-                                         .turns = back_ns > 0,
-                                         .opens = opens(higher, client)},
+                                         .turns = cost.back_ns > 0,
+                                         .opens = cost.opens},
                                         now_ns_);
   }
   takes_device(client, now_ns_ + static_cast<std::int64_t>(options().tuning.reaction_ns), length_ns);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <span>
 
@@ -21,7 +20,7 @@ class Budget final : public LevelPolicy {
  private:
   // What a switch between clients takes. Until fikitd has measured one, the policy assumes the longest that an H200 takes (docs/measured.md).
   static constexpr double kAssumedSwitch = 0.225; // share of Tuning::turn_ns
-  std::int64_t switch_ns() const { return device().switch_ns >= 0 ? device().switch_ns : std::llround(kAssumedSwitch * options().tuning.turn_ns); }
+  std::int64_t switch_ns() const { return device().switch_ns >= 0 ? device().switch_ns : static_cast<std::int64_t>(kAssumedSwitch * options().tuning.turn_ns + 0.5); }
   std::int64_t switch_ns(const Client& one, const Client& other) const { return one.runs_beside(other) ? 0 : switch_ns(); }
   std::int64_t switch_to_ns(const Client& client) const { // from the client that holds the device
     return holder_.id == client.id || (holder_.overlaps && client.overlaps) ? 0 : switch_ns();
@@ -56,15 +55,14 @@ class Budget final : public LevelPolicy {
       return at_work && !client->runs_beside(lower) ? std::max(calibration, 1.0) : calibration;
     }
   };
-  const SlowdownBudget::Unforeseen& unforeseen(const Higher& higher, const Client& lower) const {
-    return higher.unforeseen[switch_ns(*higher.client, lower) > 0 ? 1 : 0];
-  }
-  // Would work of the lower client be the first after the higher one's own (a visit)?
-  bool opens(const Higher& higher, const Client& lower) const { return !higher.changes && switch_ns(*higher.client, lower) > 0; }
   void look(std::int64_t now_ns, int lowest);
   void see(Higher& higher) const;
   std::span<const Higher> above() const { return std::span(above_).first(above_count_); }
   struct Cost {
+    std::int64_t there_ns = 0; // the switches
+    std::int64_t back_ns = 0;
+    bool opens = false; // the piece is the first after the higher client's own work (a visit)
+    double share = 0;   // SlowdownBudget::Unforeseen
     double delay_ns = 0; // the forecast delay beyond Higher::delay_ns
     double expected_ns = 0; // delay_ns calibrated, with the surcharge, for all requests that feel it
     double all_ns = 0; // the forecast delay with Higher::delay_ns
@@ -75,7 +73,7 @@ class Budget final : public LevelPolicy {
   // Reason::none: no client above has one. run_ns: of the run that begins with the piece.
   WaitReason objection(const Client& client, std::int64_t length_ns, std::int64_t run_ns = 0) const;
   WaitReason objection(const Higher& higher, const Client& client, std::int64_t length_ns, std::int64_t run_ns) const;
-  double near_ns(const Higher& higher, const Client& client) const;
+  double near_ns(const Higher& higher, const Client& client, double share) const;
   bool waits_for_device(const Higher& higher, const Client& client, std::int64_t length_ns, const Cost& cost) const;
   bool may_be_long(const Client& client) const; // may its run?
   void spend(const Client& client, std::int64_t length_ns, std::int64_t served_ns);

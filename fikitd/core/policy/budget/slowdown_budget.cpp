@@ -154,13 +154,13 @@ void SlowdownBudget::compare(double delay_ns) {
   if (visits_.count > kLately) visits_.count /= 2, visits_.delay_ns /= 2;
 }
 
-SlowdownBudget::Unforeseen SlowdownBudget::unforeseen(std::int64_t now_ns, bool at_work, bool turns) const {
-  const When when = this->when(at_work, turns);
+std::array<SlowdownBudget::Unforeseen, 2> SlowdownBudget::unforeseen(std::int64_t now_ns, bool at_work, bool turns) const {
   const double part = exposed(now_ns) * (max_slowdown_ > 0 ? 1 - filled(now_ns) : 1);
-  const double feared = max_slowdown_ > 0 ? this->feared(when) : 0;
-  const double share = seen(when) + feared;
-  if (when != kVisits) return {.share = part * share, .per_ns = part * share};
-  return {.share = part * share, .per_ns = part * feared, .per_visit_ns = part * visits_.cost_ns()};
+  const double share = part * (seen(when(at_work, false)) + (max_slowdown_ > 0 ? feared(when(at_work, false)) : 0));
+  const Unforeseen any{.share = share, .per_ns = share};
+  if (in_segment_ || !turns) return {any, any};
+  const double feared = max_slowdown_ > 0 ? this->feared(kVisits) : 0;
+  return {any, {.share = part * (seen(kVisits) + feared), .per_ns = part * feared, .per_visit_ns = part * visits_.cost_ns()}};
 }
 
 // Where few forecasts have been compared yet, a full budget takes forecast delays for none: budget that is not spent then is lost, and
@@ -271,8 +271,9 @@ void SlowdownBudget::spend(const Lower& lower, std::int64_t now_ns) {
   late_[when].now_ns += exposed(now_ns) * takes_ns;
   if (when == kVisits && lower.opens) visits_.now += exposed(now_ns);
   const auto at_rest_ns = [&](When when) { return in_segment_ ? late_[when].now_ns : std::min(late_[when].now_ns, tuning_->enough_ns); };
-  const double surcharge_ns = share(kAtRest) * at_rest_ns(kAtRest) + feared(kVisits) * at_rest_ns(kVisits) + visits_.cost_ns() * visits_.now +
-                              share(kBetween) * late_[kBetween].now_ns + share(kAtWork) * late_[kAtWork].now_ns;
+  const double visits_ns = late_[kVisits].now_ns > 0 ? feared(kVisits) * at_rest_ns(kVisits) + visits_.cost_ns() * visits_.now : 0;
+  const double surcharge_ns = this->surcharge_ns(kAtRest, at_rest_ns(kAtRest)) + visits_ns + this->surcharge_ns(kBetween, late_[kBetween].now_ns) +
+                              this->surcharge_ns(kAtWork, late_[kAtWork].now_ns);
   const double expected_ns = affected(now_ns) * (lower.all_ns + surcharge_ns);
   balance_ns_ -= expected_ns - expected_ns_;
   spent_ns_ += expected_ns - expected_ns_;

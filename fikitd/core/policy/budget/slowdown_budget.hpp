@@ -39,10 +39,10 @@ class SlowdownBudget {
     double per_ns = 0;       // the part that each ns of lower work is charged
     double per_visit_ns = 0; // the part that the first piece of a visit is charged
   };
-  // By which decisions go. turns: the lower work takes turns with the client, and a switch takes time. The fuller the budget the less: a
-  // full one can pay for finding out whether unforeseen delays still come. A client with max_slowdown 0 can pay nothing, so there only
-  // measured delays count.
-  Unforeseen unforeseen(std::int64_t now_ns, bool at_work, bool turns) const;
+  // By which decisions go. [1]: of lower work that takes turns with the client, where a switch takes time (turns). The fuller the budget the
+  // less: a full one can pay for finding out whether unforeseen delays still come. A client with max_slowdown 0 can pay nothing, so there
+  // only measured delays count.
+  std::array<Unforeseen, 2> unforeseen(std::int64_t now_ns, bool at_work, bool turns) const;
   // The longest delay for which the budget can pay, as each of the affected requests feels it.
   double covers_ns(std::int64_t now_ns) const;
   // By how much lower work may delay the client for each ns of the device that it gains. at_work: the client's kernels are on the device.
@@ -153,6 +153,7 @@ class SlowdownBudget {
   double seen(When when) const { return late_[when].seen(tuning_->enough_ns / 4); }
   double feared(When when) const { return late_[when].feared(tuning_->enough_ns / 4); }
   double share(When when) const { return seen(when) + feared(when); }
+  double surcharge_ns(When when, double lower_ns) const { return lower_ns > 0 ? share(when) * lower_ns : 0; }
   std::array<Late, 4> late_{};
   // The client comes back once in a visit, however long the visit is, and then waits for a switch and for the newest grant. So unforeseen
   // delays count per visit.
