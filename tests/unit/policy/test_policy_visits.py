@@ -102,16 +102,17 @@ def test_a_memset_opens_a_visit_only_for_a_run_that_is_worth_one() -> None:
     assert opens(kernel, run=600 * US), "a kernel is worth a visit by itself"
 
 
-def granted_when_left(*, mps: bool, known: bool) -> int:
+def granted_when_left(*, mps: bool, outside: bool) -> int:
     """A kernel of 200 us runs below a client that rests. How much of it is left (us, by tens) when the next one is granted?"""
-    full = {"saved_ns": TUNING["advance_ns"] / TUNING["reserve"]} if known else {}
-    made = Policy("budget", switch_ns=SWITCH, tuning=full)
+    made = Policy("budget", switch_ns=SWITCH, tuning={"saved_ns": TUNING["advance_ns"] / TUNING["reserve"]})
     for client, priority in ((HIGH, 1), (LOW, 8)):
         made.event("client_added", client, 0, priority=priority, overlaps=mps)
-    made.event("launched", HIGH, 0, duration_ns=5 * MS, slack_ns=[1])
     rests: dict[str, Any] = {"slack_ns": [1], "idle_ns": [250 * US, *(n * 10 * MS for n in range(2, 9))]}
-    made.event("drained", HIGH, 5 * MS, began_ns=0, duration_ns=0, span_ns=5 * MS, **rests)
-    began = 5 * MS + 100 * US
+    for at in (0, 100 * MS):
+        made.event("launched", HIGH, at, duration_ns=5 * MS, slack_ns=[1])
+        end = at + 5 * MS
+        made.event("drained", HIGH, end, began_ns=at, duration_ns=0, span_ns=5 * MS, open=outside, **rests)
+    began = end + 100 * US
     length: dict[str, Any] = {"duration_ns": 200 * US}
     assert LOW in grants(made.event("waiting", LOW, began, request=1, **length))
     made.event("launched", LOW, began, granted=True, request=1, **length)
@@ -120,9 +121,7 @@ def granted_when_left(*, mps: bool, known: bool) -> int:
     return next(us for us in range(190, 0, -10) if LOW in grants(made.event("tick", 0, end - us * US)))
 
 
-def test_the_next_kernel_is_granted_later_where_kernels_overlap_or_the_high_client_comes_back_unforeseen() -> None:
-    left_us = {
-        (mps, known): granted_when_left(mps=mps, known=known) for mps in (False, True) for known in (False, True)
-    }
+def test_the_next_kernel_is_granted_later_where_kernels_overlap_or_requests_come_from_outside() -> None:
+    left_us = {(mps, out): granted_when_left(mps=mps, outside=out) for mps in (False, True) for out in (False, True)}
     near, close = (TUNING[name] / US for name in ("near_ns", "close_ns"))
-    assert left_us == {(False, True): near, (False, False): close, (True, True): close, (True, False): close}
+    assert left_us == {(False, False): near, (False, True): close, (True, False): close, (True, True): close}

@@ -37,7 +37,7 @@ struct Tuning {
   // granted client's host may pause.
   double near_ns = 100e3;
   // The same where an earlier grant costs more than it gains: where kernels overlap, the granted client loses little by a pause of its host;
-  // and a client at rest that comes back unforeseen waits for all that was granted.
+  // and a client whose next request comes from outside, at any moment, waits for all that was granted.
   double close_ns = 20e3;
 
   // The predictor's. If a host's idle time may be longer than this, and than others of its kind, it is taken for one between requests

@@ -198,7 +198,7 @@ WaitReason Budget::objection(const Higher& higher, const Client& client, std::in
 // delay is expected of it.
 bool Budget::waits_for_device(const Higher& higher, const Client& client, std::int64_t length_ns, const Cost& cost) const {
   const Tuning& tuning = options().tuning;
-  if (static_cast<double>(ahead_ns()) <= near_ns(higher, client, cost.share)) return false;
+  if (static_cast<double>(ahead_ns()) <= near_ns(higher, client)) return false;
   if (ahead_ns() > options().run_ahead_ns && cost.expected_ns > tuning.surprise * static_cast<double>(length_ns)) return true;
   // In slices queued lower work takes the device, between two kernels, from a client that comes back early: two switches each time.
   if (cost.back_ns > 0 && !budgets_[higher.client->slot].in_segment() && cost.share > 4 * tuning.surprise) return true;
@@ -208,11 +208,9 @@ bool Budget::waits_for_device(const Higher& higher, const Client& client, std::i
 }
 
 // How much lower work may be left on the device when the next piece is granted.
-double Budget::near_ns(const Higher& higher, const Client& client, double share) const {
-  const Tuning& tuning = options().tuning;
-  if (higher.client->runs_beside(client)) return tuning.close_ns;
-  const bool surprises = !budgets_[higher.client->slot].in_segment() && share > tuning.surprise;
-  return surprises ? tuning.close_ns : tuning.near_ns;
+double Budget::near_ns(const Higher& higher, const Client& client) const {
+  const bool close = higher.client->runs_beside(client) || budgets_[higher.client->slot].awaits_request();
+  return close ? options().tuning.close_ns : options().tuning.near_ns;
 }
 
 // Only if the client takes turns with no client that is not at rest, and hardly any unforeseen delays come to the clients above it.

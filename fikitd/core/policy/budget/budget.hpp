@@ -73,7 +73,7 @@ class Budget final : public LevelPolicy {
   // Reason::none: no client above has one. run_ns: of the run that begins with the piece.
   WaitReason objection(const Client& client, std::int64_t length_ns, std::int64_t run_ns = 0) const;
   WaitReason objection(const Higher& higher, const Client& client, std::int64_t length_ns, std::int64_t run_ns) const;
-  double near_ns(const Higher& higher, const Client& client, double share) const;
+  double near_ns(const Higher& higher, const Client& client) const;
   bool waits_for_device(const Higher& higher, const Client& client, std::int64_t length_ns, const Cost& cost) const;
   bool may_be_long(const Client& client) const; // may its run?
   void spend(const Client& client, std::int64_t length_ns, std::int64_t served_ns);

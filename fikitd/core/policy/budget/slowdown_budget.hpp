@@ -75,6 +75,8 @@ class SlowdownBudget {
   bool back_early() const { return in_segment_ && share(kVisits) > kFeared / 10; } // the client is back, and often before it was expected
   bool overdrawn(std::int64_t now_ns) const { return left_ns(now_ns) < 0; }
   bool in_segment() const { return in_segment_; }
+  // The client's requests come from outside, and it is at rest.
+  bool awaits_request() const { return arrivals_ && !in_segment_; }
   // The client's requests come from outside, and one may be there.
   bool others_may_wait(std::int64_t now_ns) const { return arrivals_ && !found_nobody(now_ns); }
   std::int64_t nobody_waits_from_ns() const { return arrivals_ && open_ && !in_segment_ ? late_from_ns() : 0; } // 0: never

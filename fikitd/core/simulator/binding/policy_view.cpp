@@ -139,6 +139,7 @@ void bind_client(nb::module_& m) {
       .def_prop_ro("priority", of(&Client::priority))
       .def_prop_ro("protection", of(&Client::protection))
       .def_prop_ro("measuring", of(&Client::measuring))
+      .def_prop_ro("overlaps", of(&Client::overlaps))
       .def_prop_ro("decided", [](const Seen& self) { return name(kDecided, self.client().decided); })
       .def_prop_ro("at_rest", of(&Client::at_rest))
       .def_prop_ro("waiting", of(&Client::waiting))
