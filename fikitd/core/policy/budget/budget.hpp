@@ -20,7 +20,7 @@ class Budget final : public LevelPolicy {
  private:
   // What a switch between clients takes. Until fikitd has measured one, the policy assumes the longest that an H200 takes (docs/measured.md).
   static constexpr double kAssumedSwitch = 0.225; // share of Tuning::turn_ns
-  std::int64_t switch_ns() const { return device().switch_ns >= 0 ? device().switch_ns : static_cast<std::int64_t>(kAssumedSwitch * options().tuning.turn_ns + 0.5); }
+  std::int64_t switch_ns() const { return device().switch_ns >= 0 ? device().switch_ns : static_cast<std::int64_t>(kAssumedSwitch * options().tuning.turn_ns); }
   std::int64_t switch_ns(const Client& one, const Client& other) const { return one.runs_beside(other) ? 0 : switch_ns(); }
   std::int64_t switch_to_ns(const Client& client) const { // from the client that holds the device
     return holder_.id == client.id || (holder_.overlaps && client.overlaps) ? 0 : switch_ns();
