@@ -259,6 +259,7 @@ def test_batches_of_commands() -> None:
         assert batches.of_command(none) is None
 
 
+@pytest.mark.starts_processes
 def test_why_a_command_of_slurms_failed_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     squeue = tmp_path / "squeue"
     squeue.write_text("#!/bin/sh\necho 'squeue: fatal: no configuration' >&2\nexit 1\n")

@@ -101,6 +101,7 @@ def test_first_uses_are_beside_the_same_plans_without_them(monkeypatch: pytest.M
     assert found["jobs whose buffers are all right"]["holds"]
 
 
+@pytest.mark.starts_processes
 def test_first_uses_are_what_is_left_out_of_a_plan() -> None:
     moves = [WireMove(1, 0, 0, 2, 3, COPY_OUT), WireMove(4, 5, 0, 2, 3, COPY_IN), WireMove(0, 5, 0, 2, 3, COPY_NONE)]
     sent = b"".join(PLAN_MOVE.pack(*each) for each in moves)

@@ -54,6 +54,7 @@ def test_where_mps_is_off_and_none_is_there_one_finding_says_so(
     assert (only.status, only.found) == ("ok", "time slices: sharing jobs take turns on their GPU")
 
 
+@pytest.mark.starts_processes
 def test_a_machine_without_a_gpu_needs_no_programs_of_nvidias(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asks_for("multi-user", tmp_path, monkeypatch)
     assert "MPS programs" in {check.name for check in mps.area(has_gpu=True)}
@@ -76,6 +77,7 @@ def test_a_fikitd_that_does_not_know_the_mode_of_fikit_toml_is_found(directory: 
     assert mps.in_force(False, absent, fikitd_runs=True).status == "ok"
 
 
+@pytest.mark.starts_processes
 @pytest.mark.parametrize("missing", [programs.PROGRAM, programs.SERVER_PROGRAM])
 def test_programs_that_fikit_toml_asks_for_and_that_are_not_there_are_found(tools: Path, missing: str) -> None:
     assert mps.programs().status == "ok"

@@ -107,6 +107,7 @@ def test_control_groups_that_count_no_memory_charge_nobody(machine: Path) -> Non
     assert charged(machine, RELEASE, 64).status == "warn"
 
 
+@pytest.mark.starts_processes
 @pytest.mark.parametrize(("allow", "checks"), [("no", 0), ("lower", 1)])
 def test_a_site_that_has_no_such_memory_hears_nothing_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allow: str, checks: int
@@ -117,6 +118,7 @@ def test_a_site_that_has_no_such_memory_hears_nothing_of_it(
     assert len(list(host_memory.area())) == checks
 
 
+@pytest.mark.starts_processes
 @pytest.mark.parametrize(
     ("text", "found"),
     [

@@ -224,6 +224,7 @@ def stored(site: Daemon, job: str = "12") -> Use | None:
     return UseStore(site.config.daemon.report_dir).load(job)
 
 
+@pytest.mark.starts_processes
 def test_a_sharing_job_whose_programs_used_no_gpu_leaves_a_note(served: Daemon) -> None:
     served.job(gpus="0", name="train.sh", started_ns=START_NS)
     assert served.control.end("12") == ""
@@ -233,6 +234,7 @@ def test_a_sharing_job_whose_programs_used_no_gpu_leaves_a_note(served: Daemon) 
     assert (use["shared"], use["name"], use["looks"], use["busy"], use["gpus"]) == (True, "train.sh", 0, None, [])
 
 
+@pytest.mark.starts_processes
 @pytest.mark.parametrize(
     ("given", "whole"), [({"gpus": "0"}, None), ({"gpus": "0", "measure": True}, 1), ({"gpus": "0,1"}, 2)]
 )
@@ -243,6 +245,7 @@ def test_who_certainly_had_whole_gpus_is_said_to(served: Daemon, given: dict[str
     assert (stored(served) or {}).get("whole") == whole
 
 
+@pytest.mark.starts_processes
 def test_a_job_that_has_a_report_leaves_no_note(served: Daemon) -> None:
     ReportStore(served.config.daemon.report_dir).save({**REPORT, "uid": ME})
     served.job(gpus="0")
@@ -253,6 +256,7 @@ def test_a_job_that_has_a_report_leaves_no_note(served: Daemon) -> None:
     assert stored(served) is None
 
 
+@pytest.mark.starts_processes
 def test_a_job_without_a_gpu_and_one_of_fikit_run_leave_none(served: Daemon) -> None:
     served.job("14")
     served.control.end("14")

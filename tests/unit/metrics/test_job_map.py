@@ -145,6 +145,7 @@ def site(tmp_path: Path) -> Iterator[tuple[Daemon, Path]]:
         yield Daemon(config, core, proc, Control(config.daemon.run_dir)), files
 
 
+@pytest.mark.starts_processes
 def test_a_fikitd_follows_its_jobs_as_they_come_and_go(
     site: tuple[Daemon, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

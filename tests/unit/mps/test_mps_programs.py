@@ -39,6 +39,7 @@ def listing(machine: Path) -> str:
     return "\n".join(["2 libs found in cache", *lines])
 
 
+@pytest.mark.starts_processes
 @pytest.mark.parametrize("place", ["bin", "sbin", "lib", "driver"])
 def test_programs_are_found_in_path_in_sbin_beside_the_driver_and_where_containers_have_them(
     place: str, machine: Path
@@ -55,6 +56,7 @@ def test_what_is_in_path_comes_first(machine: Path) -> None:
     assert programs.find(programs.PROGRAM) == machine / "bin" / programs.PROGRAM
 
 
+@pytest.mark.starts_processes
 @pytest.mark.parametrize(
     "text", ["exit 1", "exec /bin/sleep 60", "echo nonsense", "echo 'libcuda.so.1 => ../relative'"]
 )

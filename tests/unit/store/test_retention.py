@@ -100,6 +100,7 @@ def killed(directory: Path, name: str, monkeypatch: pytest.MonkeyPatch, hours: f
     return left
 
 
+@pytest.mark.starts_processes
 def test_what_a_killed_writer_left_goes_after_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reports, profiles = tmp_path / "reports", tmp_path / "profiles"
     put_own = [reports / str(ME), profiles / str(ME), profiles / str(ME) / "net", profiles / str(ME) / ".memory"]
@@ -138,6 +139,7 @@ def test_another_users_temporary_file_stays(tmp_path: Path) -> None:
     assert names(own) == [".1.json.0a1b2c3d"]
 
 
+@pytest.mark.starts_processes
 def test_a_killed_writers_age_is_in_the_file_systems_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     young = killed(tmp_path / str(ME), "12.json", monkeypatch, hours=0)
     monkeypatch.setattr(time, "time", lambda: 4e9)
@@ -145,6 +147,7 @@ def test_a_killed_writers_age_is_in_the_file_systems_clock(tmp_path: Path, monke
     assert young.exists()
 
 
+@pytest.mark.starts_processes
 def test_of_a_file_with_one_writer_only_its_own_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine, young = (killed(tmp_path, "node1.json", monkeypatch, hours) for hours in (25, 1))
     other = killed(tmp_path, "node10.json", monkeypatch)
