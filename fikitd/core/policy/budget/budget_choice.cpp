@@ -10,7 +10,10 @@ Client* Budget::choose(std::int64_t now_ns) {
   if (!sets().waiting.any()) return nullptr;
   look(now_ns, clients().at(sets().waiting.last()).priority);
   if (ahead_ns() > options().lease_ns / 2) { // for much longer the policy believes in no client's work without a report of it
-    hold(sets().waiting, lower_.hold);
+    hold_waiting([&](const Client& client) {
+      const Client* higher = keeps_all(client, now_ns);
+      return higher == nullptr ? lower_.hold : WaitReason{.reason = Reason::budget_spent, .by = higher->id};
+    });
     return nullptr;
   }
   see_running();
@@ -26,6 +29,7 @@ Client* Budget::choose(std::int64_t now_ns) {
   lengthen(*best);
   const Launches& granted = granted_[best->slot];
   spend(*best, asked_ns(*best, granted), granted.launches > 1 ? granted.work_ns : length_ns(*best));
+  unconfirmed_.launches_granted(best->slot, best->request, now_ns);
   return best;
 }
 
@@ -37,6 +41,8 @@ WaitReason Budget::answer(const Client& client) {
   if (client.grant_count == kMaxGrants) return {.reason = Reason::run_ahead, .by = client.id};
   if (client.waiting_duration_ns < 0 && (ahead_ns() != 0 || client.grant_count != 0))
     return {.reason = Reason::unknown, .by = ahead_ns() > 0 ? lower_.hold.by : client.id};
+  if (const Client* higher = keeps_all(client, now_ns_); higher != nullptr && !due(client, now_ns_))
+    return {.reason = Reason::budget_spent, .by = higher->id};
   const Launches run{.launches = client.run_launches, .work_ns = client.run_ns};
   if (run.launches > 1 && objection(client, run.work_ns).reason == Reason::none) {
     granted_[client.slot] = run;
@@ -68,7 +74,7 @@ Budget::Extension Budget::extended(std::int64_t now_ns) {
   Client* best = nullptr;
   for (Client& client : clients().among(sets().running))
     if (may_extend(client) && (best == nullptr || goes_before(client, *best))) best = &client;
-  if (best == nullptr) return {};
+  if (best == nullptr || keeps_all(*best, now_ns) != nullptr) return {};
   see_running();
   if (running_with_less(*best) != nullptr) return {};
   for (const Client& client : clients().among(sets().waiting | sets().elsewhere))
@@ -87,7 +93,7 @@ Budget::Extension Budget::extended(std::int64_t now_ns) {
 Client* Budget::overstaying(std::int64_t now_ns) {
   if (!sets().running.any()) return nullptr;
   for (Client& client : clients().among(sets().running & sets().closed)) {
-    if (client.run.mispredicted) return &client;
+    if (client.run.mispredicted || stops(client, now_ns) != nullptr) return &client;
     look(now_ns, client.priority);
     const std::int64_t left_ns = client.run.left_ns;
     const std::int64_t end_ns = std::max(client.progress.finish_ns(), now_ns + left_ns);
@@ -100,6 +106,24 @@ Client* Budget::overstaying(std::int64_t now_ns) {
                               higher.forecast.delay_ns({.end_ns = end_ns - left_ns, .back_ns = back_ns});
       if (higher.calibration_of(client) * higher.affected * delay_ns > higher.worth * static_cast<double>(left_ns)) return &client;
     }
+  }
+  return nullptr;
+}
+
+// A client above whose budget stops all lower work; nullptr: none.
+const Client* Budget::stops(const Client& client, std::int64_t now_ns) const {
+  if (!keepers_.any()) return nullptr;
+  for (const Client& higher : clients().span())
+    if (keepers_.has(higher.slot) && higher.outranks(client) && budgets_[higher.slot].stops(now_ns)) return &higher;
+  return nullptr;
+}
+
+// A client above for whose sake nothing is granted now.
+const Client* Budget::keeper(const Client& client, std::int64_t now_ns) const {
+  for (const Client& higher : clients().span()) {
+    if (!keepers_.has(higher.slot) || !higher.outranks(client)) continue;
+    const SlowdownBudget& budget = budgets_[higher.slot];
+    if (budget.stops(now_ns) || budget.pauses(now_ns)) return &higher;
   }
   return nullptr;
 }
