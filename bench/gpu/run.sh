@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
-# Everything that only a real GPU can tell, in one JSON file and at most ten minutes: builds what it needs of fikit beside the
-# checkout, then runs bench.gpu.
+# bench/gpu/run.sh [--call 2] [--json FILE.json.gz] [--logs FILE.tar.gz] [--parts PART ...] [--ways WAY ...] [--minutes N] [--seconds N] [--quick]
+#
+# Measures on a real GPU: builds fikit beside the checkout, then runs bench.gpu. Call 1 takes at most 9.5 minutes, call 2 at most 2.5.
+# bench/gpu/README.md describes the calls, their parts and the ways of sharing.
+#
 # Needs an NVIDIA driver, a C and a C++ compiler, CMake, ninja, and a Python of 3.11 or newer with nanobind, click and rich;
 # frameworks (PyTorch, Triton, JAX, CuPy) are used where they are. No network, no Slurm, no root, no git, no CUDA toolkit.
 # BENCH_PYTHON names another Python, BENCH_BUILD another directory to build in.
@@ -14,8 +17,13 @@ build=${BENCH_BUILD:-$root/build/gpu}
 
 fail() { echo "run.sh: $*" >&2; exit 1; }
 
+# Before the build, which takes the minutes of a rented GPU.
+for word; do case $word in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$root/bench/gpu/run.sh"; exit 0 ;; esac; done
+
 python=$(command -v "$python") || fail "there is no ${BENCH_PYTHON:-python3}: name a Python of 3.11 or newer in BENCH_PYTHON"
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "$python is older than 3.11: name a newer one in BENCH_PYTHON"
+missing=$("$python" -c 'import importlib.util as u; print(*(n for n in ("nanobind", "click", "rich") if not u.find_spec(n)))')
+[ -z "$missing" ] || fail "$python has no ${missing// / and no }, which the build needs: install that, or name another Python in BENCH_PYTHON"
 mkdir -p "$build" 2>/dev/null && [ -w "$build" ] || build=$(mktemp -d /tmp/fikit-gpu-build.XXXXXX) ||
   fail "couldn't make a directory to build in: name one in BENCH_BUILD"
 log=$build/build.log

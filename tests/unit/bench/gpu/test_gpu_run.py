@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ from bench.gpu import report
 from bench.gpu.earlier import memory, plans
 from bench.gpu.pages import device_profile, tables
 from bench.gpu.sharing import cells, cores, measures
-from bench.record import BenchError
+from bench.record import ROOT, BenchError
 
 MS = 1_000_000
 
@@ -240,3 +243,30 @@ def test_the_table_of_plans_shows_what_was_found_and_why_not() -> None:
     row = next(line for line in shown.splitlines() if "layers" in line).split()
     assert row == ["layers", "1.50", "0.64", "97.00", "98.00", "191.00", "0.952", "2.00", "0.0"]
     assert "deep: BenchError: no memory" in shown
+
+
+def run_sh(tmp_path: Path, *words: str, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
+    """The kit's script, with a folder to build in that must stay empty."""
+    env = {**os.environ, "BENCH_BUILD": str(tmp_path / "build"), "BENCH_PYTHON": python}
+    done = subprocess.run([ROOT / "bench/gpu/run.sh", *words], env=env, capture_output=True, text=True, check=False)
+    assert not (tmp_path / "build").exists()
+    return done
+
+
+@pytest.mark.starts_processes
+def test_help_of_the_kit_needs_no_build(tmp_path: Path) -> None:
+    said = run_sh(tmp_path, "--help")
+    assert (said.returncode, said.stderr) == (0, "")
+    assert "--call 2" in said.stdout
+    assert "set -uo" not in said.stdout
+
+
+@pytest.mark.starts_processes
+def test_a_python_without_the_packages_of_the_build_is_refused_before_it(tmp_path: Path) -> None:
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    bare.chmod(0o755)
+    said = run_sh(tmp_path, python=str(bare))
+    assert said.returncode == 1
+    assert "has no nanobind and no click and no rich" in said.stderr
+    assert "BENCH_PYTHON" in said.stderr
