@@ -43,8 +43,6 @@ def test_the_first_call_works_on_a_machine_with_little_on_it(
     """Also where the driver's MPS does not know -multiuser-server."""
     file = tmp_path / "gpu.json.gz"
     put(machine.root / "venv/bin/nvidia-smi", SMI)
-    (machine.root / "bin").mkdir()
-    shutil.copy2(native / "bin" / "emuctl", machine.root / "bin")  # where the stand-in of MPS looks for it
     for directory in (machine.root / "driver").parents[:-2]:
         directory.chmod(directory.stat().st_mode | 0o011)  # for another user's client
     short = ["--ways", *tuple(cells.WAYS)[:1], "fifo_mps"] if driver == "550" else []
