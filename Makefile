@@ -7,16 +7,19 @@ WORKERS ?= 2
 QUICK_WORKERS ?= 4
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build slurm-plugin install uninstall deb rpm deb-test release demo test slow quick test-slowest cluster cluster-all lint aarch64 sanitize fuzz bench clean
+.PHONY: help setup setup-tests build slurm-plugin install uninstall deb rpm deb-test release demo test slow quick test-slowest cluster cluster-all lint aarch64 sanitize fuzz bench clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-setup: ## install what is missing (Debian packages, .venv, the build)
+setup: ## install what is missing for the demo (Debian packages, .venv, the build); no package is removed, a Slurm stays as it is
 	@bash scripts/setup.sh
 
-build: ## rebuild the native parts and refresh .venv
-	@mkdir -p build && flock build/lock $(PY) -m pip install --quiet --no-build-isolation --no-deps -C cmake.define.FIKIT_WARNINGS_ARE_ERRORS=ON -e .
+setup-tests: ## the same, and the Debian packages of the tests: a browser, cross compilers, checkers
+	@bash scripts/setup.sh tests
+
+build: ## rebuild the native parts and refresh .venv (WERROR=1: what the compiler warns of ends it)
+	@mkdir -p build && flock build/lock $(PY) -m pip install --quiet --no-build-isolation --no-deps -C cmake.define.FIKIT_WARNINGS_ARE_ERRORS=$(if $(WERROR),ON,OFF) -e .
 
 SLURM_INCDIR ?=
 OUT ?= out/slurm-plugin
@@ -52,11 +55,11 @@ release: ## VERSION=0.2.0 in dist/: version, changelog, source distribution, whe
 demo: setup ## two jobs on one GPU under a throw-away Slurm; DEVICE=real uses the machine's GPU
 	@$(VENV)/bin/fikit demo --device $(DEVICE) --out out/demo
 
-test: setup ## linters, then every test but make slow's; what fails (five tests at most) once more, alone
+test: setup-tests ## linters, then every test but make slow's; what fails (five tests at most) once more, alone
 	@$(MAKE) --no-print-directory lint
 	@$(PY) scripts/suite.py $(WORKERS)
 
-slow: setup ## the other tests: with a browser, Prometheus, qemu, sanitizers, packages, storms, Slurms of their own
+slow: setup-tests ## the other tests: with a browser, Prometheus, qemu, sanitizers, packages, storms, Slurms of their own
 	@$(PY) scripts/suite.py --slow $(WORKERS)
 
 quick: ## lint of what changed since BASE (main), and the unit tests that start no process; also the pre-commit hook

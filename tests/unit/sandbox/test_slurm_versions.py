@@ -66,6 +66,28 @@ def test_plugin_is_built_for_the_slurm_whose_headers_it_is_given(tmp_path: Path)
 
 
 @pytest.mark.starts_processes
+@needs_headers
+def test_plugin_is_built_for_the_slurm_that_is_installed(tmp_path: Path) -> None:
+    """Also where that lies in a directory of its own, and Debian's headers are on the machine."""
+    shutil.copytree(HEADERS, tmp_path / "slurm" / "include" / "slurm")
+    (tmp_path / "slurm" / "bin").mkdir()
+    (tmp_path / "slurm" / "bin" / "srun").write_text("#!/bin/sh\n")
+    (tmp_path / "slurm" / "bin" / "srun").chmod(0o755)
+    path = f"{tmp_path}/slurm/bin:{os.environ['PATH']}"
+    made = subprocess.run(
+        [*MAKE, f"OUT={tmp_path}/out"],
+        cwd=ROOT,
+        env={**os.environ, "PATH": path},
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    include = tmp_path / "out" / "build" / "include" / "slurm"
+    assert include.resolve() == tmp_path / "slurm" / "include" / "slurm"
+
+
+@pytest.mark.starts_processes
 def test_headers_that_are_not_there_are_not_replaced_by_the_machines_own(tmp_path: Path) -> None:
     made = subprocess.run(
         [*MAKE, f"SLURM_INCDIR={tmp_path}", f"OUT={tmp_path}/out"],
