@@ -174,8 +174,8 @@ class Node:
         """Whoever asks from now on is heard, and hears nothing."""
         self.silent = True
 
-    def prolog(self, gpus: str | None = "1", restart: int | None = None) -> None:
-        with said_by_slurm(SLURM_JOB_GPUS=gpus, SLURM_JOB_RESTART_COUNT=restart):
+    def prolog(self, gpus: str | None = "1", restart: int | None = None, sluid: str | None = None) -> None:
+        with said_by_slurm(SLURM_JOB_GPUS=gpus, SLURM_JOB_RESTART_COUNT=restart, SLURM_JOB_SLUID=sluid):
             self.plugin.fikit_node_prolog(None, ctypes.byref(self.config))
 
     def epilog(self, restart: int | None = None) -> None:

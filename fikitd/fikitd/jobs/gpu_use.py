@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from fikitd.api.uses import MOST_GPUS, Use
 from fikitd.base.scarcity import scarce
 from fikitd.gpus.devices import digits, given, uuids_of
 from fikitd.gpus.nvml import NoNvml, Seen, ask
-from fikitd.store.records import JobRecord, RecordError
+from fikitd.store.records import JobRecord, JobRecords, RecordError
 
 _log = logging.getLogger("fikitd")
 
@@ -119,6 +119,7 @@ class GpuUse:
     async def look(self) -> None:
         seen = await self._ask(True)
         records = candidates(self._run_dir / CANDIDATES)
+        _name_by_id(seen, [*records, *JobRecords(self._run_dir).all()])
         alone = holders(records, seen)
         self.last = Look(seen, alone, frozenset(record.job for record in records))
         self._count(records, alone, {digits(str(gpu["uuid"])): gpu for gpu in seen})
@@ -136,6 +137,13 @@ class GpuUse:
         for record in records:
             watched = self._jobs.setdefault(record.job, _Watched(record))
             watched.add({uuid: seen[uuid] for uuid, holder in alone.items() if holder.job == record.job}, split)
+
+
+def _name_by_id(seen: Sequence[Seen], records: Iterable[JobRecord]) -> None:
+    """Owners that NVML's child knows by the SLUID of a run have their job's id from here on."""
+    ids = {record.sluid: record.job for record in records if record.sluid}
+    for owner in (owner for gpu in seen for owner in (gpu.get("owners") or {}).values() if owner):
+        owner["job"] = ids.get(owner["job"], owner["job"])
 
 
 def use_of(

@@ -17,10 +17,14 @@ from typing import Final
 
 from fikitd.base.scarcity import scarce
 from fikitd.base.validation import printable
-from fikitd.store.records import JobRecord, JobRecords, start_ticks, stat_fields
+from fikitd.store.records import SLUID, JobRecord, JobRecords, start_ticks, stat_fields
 
 MAX_ANCESTORS: Final = 64
-_CGROUP_JOB = re.compile(r"/job_(\d{1,20})(?=/|$)(/step_extern(?=/|$))?", re.ASCII | re.MULTILINE)
+# Slurm names a job's cgroup job_12; since 26.05 it goes by the SLUID of the run, unless cgroup.conf has CgroupJobIdPaths=yes.
+_CGROUP_JOB = re.compile(
+    rf"/(?:job_(\d{{1,20}})|(?<=slurmstepd\.scope/)({SLUID.pattern}))(?=/|$)(/step_extern(?=/|$))?",
+    re.ASCII | re.MULTILINE,
+)
 _STEPD_JOB = re.compile(r"slurmstepd: \[(\d{1,20})\.", re.ASCII)
 _STEPD_EXTERN = re.compile(r"slurmstepd: \[\d{1,20}\.extern\]", re.ASCII)
 # `started_ns` of a record and start times in /proc are taken from two clocks, one of which ticks every 10 ms.
@@ -73,12 +77,12 @@ def family(proc: Path, pid: int) -> Iterator[Process]:
 
 
 def job_of_cgroup(text: str) -> str | None:
-    """The Slurm job in a /proc/PID/cgroup file, v1 or v2.
+    """Slurm's name for the job in a /proc/PID/cgroup file, v1 or v2: its id, or the SLUID of its run (JobRecords.by_slurms_name).
 
-    The outermost `job_<id>` counts: a job may make groups below its own and call them what it likes.
+    The outermost one counts: a job may make groups below its own and call them what it likes.
     """
     match = _CGROUP_JOB.search(text)
-    return match.group(1) if match else None
+    return match.group(1) or match.group(2) if match else None
 
 
 def _title_of_root(proc: Path, process: Process) -> str:
@@ -103,7 +107,10 @@ def _cgroup(proc: Path, pid: int) -> str:
 
 
 def job_of_process(proc: Path, pid: int) -> str | None:
-    """The Slurm job that a process is part of, or serves as its slurmstepd; None for every other process, and one that is gone."""
+    """Slurm's name (`job_of_cgroup`) for the job that a process is part of, or serves as its slurmstepd.
+
+    None for every other process, and for one that is gone.
+    """
     if (job := job_of_cgroup(_cgroup(proc, pid))) is not None:
         return job
     process = read_process(proc, pid)
@@ -113,7 +120,7 @@ def job_of_process(proc: Path, pid: int) -> str | None:
 def is_of_extern_step(proc: Path, pid: int) -> bool:
     """Whether a process belongs to what Slurm keeps on every node of a job from its begin to its end (PrologFlags=Contain)."""
     if match := _CGROUP_JOB.search(_cgroup(proc, pid)):
-        return bool(match.group(2))
+        return bool(match.group(3))
     process = read_process(proc, pid)
     return process is not None and _STEPD_EXTERN.match(_title_of_root(proc, process)) is not None
 
@@ -141,7 +148,7 @@ def candidates(proc: Path, pid: int, records: JobRecords, boot_ns: int) -> Itera
     by_slurm: list[Callable[[], str | None]] = [lambda: job_of_cgroup(cgroup)]
     by_slurm += [lambda p=p: job_of_slurmstepd(proc, p) for p in relatives]  # type: ignore[misc]
     for ask in by_slurm:
-        if (job := ask()) is not None and (record := records.get(job)) is not None:
+        if (job := ask()) is not None and (record := records.by_slurms_name(job)) is not None:
             yield record
     # Of two records with one pid, the later one is about the living process.
     roots = {record.pid: record for record in sorted(records.all(), key=lambda r: r.started_ns) if record.pid}

@@ -49,6 +49,7 @@ class Orphans:
     ) -> None:
         self._jobs, self._records, self._storage = jobs, records, storage
         self._proc, self._after_s, self._clock = proc, after_s, clock
+        self._ids: dict[str, str] = {}  # of the jobs, by Slurm's names
         self._shown_by: dict[str, int] = {}  # the process that showed a job to live at the last look
         self._missed: dict[Run, float] = {}  # since when (monotonic) a run has no process
         self._extern: dict[Run, bool] = {}  # of runs of which a process was seen: whether they have an extern step here
@@ -64,6 +65,7 @@ class Orphans:
     async def look(self) -> None:
         """End the jobs without a process that had none at any look for `after_s`."""
         records = self._records.all()
+        self._ids = {name: record.job for record in records for name in (record.job, record.sluid)}
         self._extern = {run: self._extern[run] for record in records if (run := _run(record)) in self._extern}
         new = {record.job: record for record in records if not record.batch and _run(record) not in self._extern}
         quiet = {record.job: record for record in records if self._may_be_over(record)}
@@ -93,9 +95,14 @@ class Orphans:
         """Of these jobs those that have a process, and whether one is of an extern step, which is there before all others."""
         found: dict[str, bool] = {}
         for pid in self._pids():
-            if (job := job_of_process(self._proc, pid)) in wanted and not found.get(str(job)):
-                found[str(job)] = is_of_extern_step(self._proc, pid)
+            if (job := self._job(pid)) in wanted and not found.get(job):
+                found[job] = is_of_extern_step(self._proc, pid)
         return found
+
+    def _job(self, pid: int) -> str:
+        """The id of a process's job, as far as that has a record; "" for every other process."""
+        name = job_of_process(self._proc, pid)
+        return self._ids.get(name, "") if name else ""
 
     def _pids(self) -> Iterator[int]:
         return (int(path.name) for path in self._proc.iterdir() if path.name.isdigit())
@@ -108,8 +115,8 @@ class Orphans:
             for pid in pids:
                 if len(found) == len(wanted):
                     return found
-                if (job := job_of_process(self._proc, pid)) in wanted:
-                    found.setdefault(str(job), pid)
+                if (job := self._job(pid)) in wanted:
+                    found.setdefault(job, pid)
         return found
 
     async def _end(self, record: JobRecord) -> None:

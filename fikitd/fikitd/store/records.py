@@ -25,6 +25,7 @@ DIRECTORY: Final = "jobs"  # in run_dir
 MAX_BYTES: Final = 4096
 FRESH_S: Final = 0.005
 TICK_NS: Final = 50_000_000
+SLUID: Final = re.compile(r"s[0-9A-HJKMNP-TV-Z]{13}", re.ASCII)  # src/common/sluid.c of Slurm: Crockford's base 32
 _NUMBER = re.compile(r"\d{1,19}", re.ASCII)
 _TASK = re.compile(r"\d{1,10}_\d{1,10}", re.ASCII)
 _COMPONENT = re.compile(r"\d{1,10}\+\d{1,10}", re.ASCII)
@@ -51,6 +52,7 @@ class JobRecord:
 
     pid_start: when process `pid` began, in ticks since the boot, so that a later one with its number is another.
     mem_host_bytes: beside mem_bytes, what may lie in host memory (fikitd.config.oversubscribe says whether it does).
+    sluid: by which Slurm 26.05 names the cgroups of this run; one run has one, and a job that is requeued another one.
     max_slowdown (a share) and max_delay_ns: what lower jobs may cost it at most. batch: its batch step has begun here.
     array: `12_3`, task 3 of array 12. het: `12+1`, component 1 of heterogeneous job 12.
     priority: in force; approved: what slurmctld approved, where that is another one.
@@ -80,6 +82,7 @@ class JobRecord:
     auto_lowest: int | None = None
     chosen: str = ""
     mem_host_bytes: int = 0
+    sluid: str = ""
 
     @property
     def auto(self) -> priorities.Range | None:
@@ -103,7 +106,7 @@ class JobRecord:
             key: value
             for key, value in values.items()
             if value is not None
-            and (key not in {"pid", "pid_start", "array", "het", "chosen", "mem_host_bytes"} or value)
+            and (key not in {"pid", "pid_start", "array", "het", "chosen", "mem_host_bytes", "sluid"} or value)
         }
         return "version=1\n" + "".join(f"{key}={value}\n" for key, value in said.items())
 
@@ -144,6 +147,9 @@ class JobRecord:
             raise ValueError("profile is not a profile name")
         if array and not _TASK.fullmatch(array):
             raise ValueError("array is not a task of an array")
+        sluid = values.get("sluid", "")
+        if sluid and not SLUID.fullmatch(sluid):
+            raise ValueError("sluid is not one of Slurm's")
         if het and not _COMPONENT.fullmatch(het):
             raise ValueError("het is not a component of a heterogeneous job")
         return cls(
@@ -159,6 +165,7 @@ class JobRecord:
             name=printable(values.get("name", "")),
             array=array,
             het=het,
+            sluid=sluid,
             batch=bool(whole("batch", 1, 0)),
             pid=whole("pid", 2**31 - 1, 0),
             pid_start=whole("pid_start", 2**63 - 1, 0),
@@ -259,6 +266,12 @@ class JobRecords:
         """As the epilog does."""
         with suppress(FileNotFoundError):
             (self.directory / job).unlink()
+
+    def by_slurms_name(self, name: str) -> JobRecord | None:
+        """Of the job whose cgroup Slurm calls so: by its id, or by the SLUID of its run."""
+        if not SLUID.fullmatch(name):
+            return self.get(name)
+        return next((record for record in self.all() if record.sluid == name), None)
 
     def any(self) -> bool:
         """Whether there is a job, as cheaply as that can be said."""

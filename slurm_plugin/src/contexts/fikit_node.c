@@ -35,6 +35,13 @@ static bool restart_of(uint32_t *restart) {
   return true;
 }
 
+/* Slurm 26.05 names the cgroups of a run by it, and says it since 25.11. */
+static void sluid_of(char sluid[FIKIT_SLUID_BYTES]) {
+  const char *text = getenv("SLURM_JOB_SLUID");
+  if (text && strlen(text) == FIKIT_SLUID_BYTES - 1 && strspn(text, "s0123456789ABCDEFGHJKMNPQRSTVWXYZ") == strlen(text))
+    snprintf(sluid, FIKIT_SLUID_BYTES, "%s", text);
+}
+
 /* Whether the epilog is one of an earlier run than the record: the node failed, and the job runs here again already. A run
  * that scontrol requeued is not known by this, because Slurm counts it before its epilog; it waits for that epilog. */
 static bool ends_earlier_run(const char *run_dir, uint32_t job, uid_t uid) {
@@ -113,6 +120,7 @@ void fikit_node_prolog(spank_t sp, const struct fikit_config *config) {
     return;
   snprintf(record.gpus, sizeof record.gpus, "%s", gpus);
   restart_of(&record.restart);
+  sluid_of(record.sluid);
   start_record(&record);
   settle_priority(config, &record.options);
   if (write_down(config, &record, managed ? fikit_record_write : fikit_candidate_write) && managed)

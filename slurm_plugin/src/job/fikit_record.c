@@ -65,10 +65,10 @@ static int format(const struct fikit_record *record, char text[RECORD_BYTES]) {
   fikit_printable(record->name, name, sizeof name);
   return snprintf(text, RECORD_BYTES,
                   "version=1\njob=%" PRIu32 "\nuid=%u\ngid=%u\npriority=%d\nmeasure=%d\nmem_bytes=%" PRIu64
-                  "\nprofile=%s\ngpus=%s\nname=%s\narray=%s\nhet=%s\nbatch=%d\nstarted_ns=%" PRId64 "\nrestart=%" PRIu32 "\n%s",
+                  "\nprofile=%s\ngpus=%s\nname=%s\narray=%s\nhet=%s\nbatch=%d\nstarted_ns=%" PRId64 "\nrestart=%" PRIu32 "\nsluid=%s\n%s",
                   record->job, (unsigned)record->uid, (unsigned)record->gid, record->options.priority,
                   record->options.measure, record->options.mem_bytes, record->options.profile, gpus, name,
-                  record->array, record->het, record->batch, record->started_ns, record->restart, given);
+                  record->array, record->het, record->batch, record->started_ns, record->restart, record->sluid, given);
 }
 
 static int write_all(int fd, const char *text, size_t bytes) {
@@ -156,6 +156,8 @@ static void apply(struct fikit_record *record, const char *key, const char *valu
     record->batch = strcmp(value, "1") == 0;
   else if (strcmp(key, "started_ns") == 0)
     record->started_ns = strtoll(value, NULL, 10);
+  else if (strcmp(key, "sluid") == 0)
+    snprintf(record->sluid, sizeof record->sluid, "%s", value);
   else if (strcmp(key, "restart") == 0)
     record->restart = (uint32_t)strtoul(value, NULL, 10);
 }

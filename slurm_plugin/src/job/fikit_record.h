@@ -13,6 +13,7 @@
 
 #define FIKIT_NAME_BYTES 129
 #define FIKIT_PLACE_BYTES 24
+#define FIKIT_SLUID_BYTES 15
 
 struct fikit_record {
   uint32_t job;
@@ -25,6 +26,7 @@ struct fikit_record {
   char het[FIKIT_PLACE_BYTES];   /* 12+1: component 1 of heterogeneous job 12; empty for other jobs */
   bool batch;                    /* the job has a batch step, which reports for its inner steps */
   int64_t started_ns;            /* CLOCK_REALTIME */
+  char sluid[FIKIT_SLUID_BYTES]; /* by which Slurm names the run's cgroup, since 26.05; empty: nobody said */
   uint32_t restart;              /* how many times Slurm has started the job again; 0 where nobody said */
 };
 

@@ -45,6 +45,15 @@ def test_prolog_of_a_requeued_job_overwrites_the_record(node: Node) -> None:
     assert JobRecord.read(node.record).priority == 8
 
 
+@pytest.mark.parametrize(
+    ("said", "kept"), [("s0ABCDEFGHJKMN", "s0ABCDEFGHJKMN"), (None, ""), ("s0\nuid=0\njob=1", ""), ("s1", "")]
+)
+def test_record_has_the_name_of_the_runs_cgroup(node: Node, said: str | None, kept: str) -> None:
+    set_job_option(node.plugin, "fikit-priority", "high")
+    node.prolog(sluid=said)
+    assert JobRecord.read(node.record).sluid == kept
+
+
 def test_epilog_that_comes_after_the_next_runs_prolog_leaves_that_run_alone(node: Node) -> None:
     set_job_option(node.plugin, "fikit-priority", "high")
     node.prolog(restart=0)

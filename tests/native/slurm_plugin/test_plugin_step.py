@@ -174,7 +174,7 @@ def test_a_batch_job_that_starts_without_a_prolog_has_the_lowest_priority(node: 
 @pytest.mark.parametrize("option", [("fikit-priority", "high"), ("fikit-measure", "(null)")])
 def test_steps_of_a_job_leave_what_the_prolog_wrote(node: Node, option: tuple[str, str]) -> None:
     set_job_option(node.plugin, *option)
-    node.prolog(gpus="2", restart=3)
+    node.prolog(gpus="2", restart=3, sluid="s0ABCDEFGHJKMN")
     before = JobRecord.read(node.record)
     given(node, ("fikit-priority", "0"), ("fikit-mem", "9G"))
     for step in (BATCH, 0, 1):

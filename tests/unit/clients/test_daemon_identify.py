@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,7 @@ from fikitd.jobs.identify import Unidentified, identify, job_of_cgroup
 from fikitd.store.records import JobRecord, JobRecords
 
 USER, OTHER = 1000, 1001
+SLUID = "s6BMSRJ0KAVYNT"
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
@@ -40,6 +45,10 @@ def world(tmp_path: Path) -> World:
         ("0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0\n", "12"),
         ("9:devices:/slurm/uid_1000/job_12/step_batch/task_0\n4:cpu:/\n", "12"),
         ("0::/system.slice/node1_slurmstepd.scope/job_12\n", "12"),
+        (f"0::/system.slice/slurmstepd.scope/{SLUID}/step_0/user/task_0\n", SLUID),
+        (f"0::/system.slice/node1_slurmstepd.scope/{SLUID}\n", SLUID),
+        (f"0::/user.slice/{SLUID}/step_0\n", None),
+        ("0::/system.slice/slurmstepd.scope/system\n", None),
         ("0::/user.slice/session-3.scope\n", None),
         ("0::/job_12x/y\n", None),
         ("0::/myjob_12/y\n", None),
@@ -52,12 +61,61 @@ def test_job_in_the_cgroup_path(text: str, job: str | None) -> None:
 
 def test_a_group_that_a_job_made_below_its_own_does_not_count() -> None:
     assert job_of_cgroup("0::/slurmstepd.scope/job_12/step_0/job_99/step_0\n") == "12"
+    assert job_of_cgroup(f"0::/slurmstepd.scope/{SLUID}/step_0/job_99/step_0\n") == SLUID
+    assert job_of_cgroup(f"0::/slurmstepd.scope/job_12/step_0/slurmstepd.scope/{SLUID}/step_0\n") == "12"
 
 
 def test_cgroup_names_the_job(world: World) -> None:
     world.record("12")
     world.proc.add(500, uid=USER, cgroup="0::/slurmstepd.scope/job_12/step_0\n")
     assert world.job_of(500) == "12"
+
+
+def test_a_cgroup_of_slurm_26_names_the_run(world: World) -> None:
+    """Its process has been re-parented: no slurmstepd is above it."""
+    world.record("11", sluid=SLUID.replace("T", "V"))
+    world.record("12", sluid=SLUID)
+    world.proc.add(500, ppid=1, uid=USER, cgroup=f"0::/system.slice/slurmstepd.scope/{SLUID}/step_0/user/task_0\n")
+    assert world.job_of(500) == "12"
+
+
+@pytest.fixture
+def run_cgroup() -> Iterator[Path]:
+    """A real cgroup as Slurm 26.05 makes it for the run's first step."""
+    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    roots = [Path(words[1]) for words in mounts if words[2] == "cgroup2"]
+    if not roots or not os.access(roots[0], os.W_OK):
+        pytest.skip("needs a cgroup2 file system and the right to make groups in it")
+    made = [roots[0] / f"fikit-{os.getpid()}-slurmstepd.scope"]
+    made += [made[0] / SLUID, made[0] / SLUID / "step_0"]
+    for group in made:
+        group.mkdir()
+    yield made[-1]
+    for group in reversed(made):
+        group.rmdir()
+
+
+@pytest.mark.starts_processes
+def test_a_process_without_its_slurmstepd_is_known_by_a_real_cgroup(tmp_path: Path, run_cgroup: Path) -> None:
+    JobRecord("12", uid=os.getuid(), gid=os.getgid(), priority=1, sluid=SLUID).write(tmp_path)
+    command = f"echo $$ >{run_cgroup}/cgroup.procs; sleep 60 >/dev/null & echo $!"
+    pid = int(subprocess.run(["sh", "-c", command], check=True, capture_output=True, text=True).stdout)
+    try:
+        records = JobRecords(tmp_path)
+        assert identify(Path("/proc"), pid, os.getuid(), records, daemon_uid=os.geteuid()).job == "12"
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        for _ in range(1000):
+            if not (run_cgroup / "cgroup.procs").read_text():
+                break
+            time.sleep(0.005)
+
+
+def test_a_cgroup_of_an_earlier_run_is_not_this_runs(world: World) -> None:
+    world.record("12", sluid=SLUID)
+    world.proc.add(500, ppid=1, uid=USER, cgroup="0::/system.slice/slurmstepd.scope/s6BMSRJ0KAVYNS/step_0\n")
+    with pytest.raises(Unidentified):
+        world.job_of(500)
 
 
 def test_roots_slurmstepd_above_the_process_names_the_job(world: World) -> None:

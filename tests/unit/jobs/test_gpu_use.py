@@ -143,6 +143,16 @@ def test_processes_of_a_job_with_an_instance_are_not_around_fikit(site: Site) ->
     assert site.use.last.around(site.gpus[0]) == 2
 
 
+def test_processes_that_slurm_26_names_by_their_run_are_their_jobs(site: Site) -> None:
+    owners = {"41": {"job": "s6BMSRJ0KAVYNT", "uid": 1}, "42": {"job": "s6BMSRJ0KAVYNS", "uid": 1}}
+    site.gpus = [{**split(INSTANCE, 0), "processes": [41, 42], "owners": owners}]
+    path = site.begin(31, "1")
+    path.write_text(path.read_text() + "sluid=s6BMSRJ0KAVYNT\n")
+    site.look(None)
+    assert site.use.last.around(site.gpus[0]) == 1
+    assert site.use.last.seen[0]["owners"]["41"]["job"] == "31"
+
+
 def test_a_job_that_slurm_starts_again_is_another_run(site: Site) -> None:
     site.begin(31, "1")
     site.look(0.0, 0.9)

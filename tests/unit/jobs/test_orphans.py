@@ -36,7 +36,7 @@ class Node(IdleDaemon):
         )  # fmt: skip
 
     def record(self, job: str = "12", *, batch: bool = True, started_ns: int = 1) -> JobRecord:
-        facts = {"batch": batch, "started_ns": started_ns}
+        facts = {"batch": batch, "started_ns": started_ns, "sluid": "s6BMSRJ0KAVYNT"}
         record = JobRecord(**{"job": job, "uid": os.getuid(), "gid": os.getgid(), "priority": 1, **facts})
         record.write(self.run_dir)
         return record
@@ -86,8 +86,9 @@ def test_a_batch_job_without_a_process_is_over_after_a_while_with_its_report(nod
     [
         {"command": ("slurmstepd: [12.batch]",)},
         {"uid": 1000, "cgroup": "0::/system.slice/slurmstepd.scope/job_12/step_batch/user/task_0\n"},
+        {"uid": 1000, "cgroup": "0::/system.slice/slurmstepd.scope/s6BMSRJ0KAVYNT/step_batch/user/task_0\n"},
     ],
-    ids=["slurmstepd", "cgroup"],
+    ids=["slurmstepd", "cgroup", "cgroup of 26.05"],
 )
 def test_one_process_is_enough_to_live_however_long_it_does_nothing(node: Node, process: dict[str, Any]) -> None:
     node.record()
