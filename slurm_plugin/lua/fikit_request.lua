@@ -2,6 +2,7 @@
 --
 --   rule.rewrite(request, site) -> what the job asks for instead, or nil to leave it alone; and a sentence to refuse it
 --   rule.gpus_of(request)       -> what GPUs and shards it asks for
+--   rule.several(request, site) -> why its shards may be on several GPUs, as one sentence, or nil
 --   rule.named(request, name)   -> what the user wrote for an option: --fikit-mem-host, or FIKIT_MEM_HOST
 --
 -- A request is what the fields of slurmctld or the options of a client say, under the same names:
@@ -20,6 +21,7 @@
 --   mem_for_node, mem_for_cpu, cpus                   host memory that it asks for, MiB, and CPUs: numbers or nil
 --   has_memory               whether it says how much memory it needs, in any other way than for each GPU
 --   has_cpus                 whether it says how many CPUs each task needs
+--   spreads                  whether Slurm may give the tasks of one job shards of several GPUs
 --   exclusive                whether it wants the whole node
 --   whole_nodes              a partition of the job's that gives every job whole nodes, or nil
 
@@ -72,7 +74,7 @@ end
 -- One field's GPUs and shards, and the rest of its text. Of GPUs of one type the last count holds, as for Slurm; those of
 -- several types add up.
 local function read_field(text)
-  local field, counts, others = { gpus = 0, shards = 0 }, {}, {}
+  local field, counts, others = { gpus = 0, shards = 0, shard_types = {} }, {}, {}
   for _, part in ipairs(rule.split(text)) do
     local kind, type, count = parse_gres(part)
     if kind == "gpu" then
@@ -81,6 +83,7 @@ local function read_field(text)
     elseif kind == "shard" then
       field.shards = math.max(field.shards, count)
       field.shared = true
+      field.shard_types[#field.shard_types + 1] = type or "any type"
     else
       others[#others + 1] = part
     end
@@ -103,15 +106,18 @@ local FIELDS = {
 -- What a job asks for, over --gres, --gpus, --gpus-per-node, -task and -socket, and --ntasks-per-gpu; shards also where no
 -- command of Slurm's asks for them.
 -- Returns { gpus = number per job on one node, type = , shards = boolean, gib = of those where their number is said,
+-- shard_types = of each request for shards, copies = how many tasks or sockets have shards of their own,
 -- rest = {field = its text without GPUs and shards} }.
 function rule.gpus_of(request)
-  local found = { gpus = 0, shards = false, rest = {} }
+  local found = { gpus = 0, shards = false, shard_types = {}, copies = 1, rest = {} }
   for name, times in pairs(FIELDS) do
     if request[name] then
       local field = read_field(request[name])
       found.gpus = math.max(found.gpus, field.gpus * times(request))
       found.type = found.type or field.type
       found.shards = found.shards or field.shared or false
+      for _, type in ipairs(field.shard_types) do found.shard_types[#found.shard_types + 1] = type end
+      if field.shared then found.copies = math.max(found.copies, times(request)) end
       if field.shared and name ~= "per_socket" then found.gib = math.max(found.gib or 0, field.shards * times(request)) end
       found.rest[name] = field.rest
     end
@@ -258,6 +264,26 @@ local function refusal(request, found, site)
   return request.mem_host and host_refusal(request, site) or nil
 end
 
+-- A job of several GPUs shares none of them yet, and a part of it would run unmanaged.
+function rule.several(request, site)
+  local found = rule.gpus_of(request)
+  local one = "and a job that shares its GPU gets one"
+  local types = found.shard_types
+  table.sort(types)
+  if types[1] ~= types[#types] then
+    return ("shards of %s and of %s may be on two GPUs, %s: ask for shards of one type"):format(types[1], types[#types], one)
+  end
+  if request.spreads and found.copies > 1 then
+    return ("shards for each of %d tasks may be on several GPUs here, %s: ask for the job's shards with --gres=shard:%d")
+      :format(found.copies, one, math.min(found.gib or site.default_share_gib, site.gpu_memory_gib))
+  end
+  if (found.gib or 0) > site.gpu_memory_gib then
+    return ("%d shards are more than the %d of a GPU here, %s: ask for at most --gres=shard:%d")
+      :format(found.gib, site.gpu_memory_gib, one, site.gpu_memory_gib)
+  end
+  return nil
+end
+
 -- What a job with one GPU gets of what was asked for, or is the site's default, for each GPU.
 local function for_one_gpu(request, changes)
   changes.cpus, changes.mem_mib = of_one_gpu(request)
@@ -268,6 +294,8 @@ end
 -- those that were there (per_node always, but for a request for shards, whose texts stay), cpus, mem_mib, tasks: on the one
 -- node, or nil }; and a sentence when the job must be refused.
 function rule.rewrite(request, site)
+  local several = rule.several(request, site)
+  if several then return nil, several end
   local shares = request.priority or request.mem or request.mem_host or request.profile or request.max_slowdown or request.max_delay
   if not shares and not request.measure then return nil end
   local found = rule.gpus_of(request)

@@ -3,6 +3,7 @@
 --
 --   conf.defaults(partitions) -> { cpus =, mem_mib =, for_node =, for_cpu = } for a job of these partitions; each a number or nil;
 --                                the last two are MiB, and nil where one of the partitions gives its jobs all of a node's
+--   conf.spreads_shards() -> whether one job may have shards of several GPUs (SelectTypeParameters)
 --
 -- Slurm gives the first two to jobs with gres/gpu only, and shows them to no Lua. slurmctld runs job_submit.lua under its locks, so
 -- asking it (scontrol) from here could wait for this very job: the file is read, as slurm.conf(5) says, again when it changes.
@@ -82,6 +83,8 @@ local function collect(name, found, seen, depth)
   for _, line in ipairs(lines_of(text)) do
     local included = line:match("^%s*[Ii][Nn][Cc][Ll][Uu][Dd][Ee]%s+(%S+)")
     local words = words_of(line)
+    local select = (words.selecttypeparameters or ""):upper()
+    found.spreads = found.spreads or select:find("MULTIPLE_SHARING_GRES_PJ", 1, true) ~= nil
     if included and depth < DEEPEST then
       collect(included:match("^/") and included or name:match("^(.*/)") .. included, found, seen, depth + 1)
     elseif words.partitionname and words.partitionname:upper() == "DEFAULT" then
@@ -111,12 +114,20 @@ local function its_value(its, of_all, what)
   return its[what] or not own and of_all[what] or nil
 end
 
+local function read_anew()
+  if known and not changed(known.seen) then return end
+  known = { found = { of_all = {}, of_partitions = {}, partitions = {} }, seen = {} }
+  collect(path, known.found, known.seen, 0)
+end
+
+function conf.spreads_shards()
+  read_anew()
+  return known.found.spreads or false
+end
+
 -- The largest of what the partitions give: which of them a job starts in is not known yet, and it must get no less.
 function conf.defaults(partitions)
-  if not known or changed(known.seen) then
-    known = { found = { of_all = {}, of_partitions = {}, partitions = {} }, seen = {} }
-    collect(path, known.found, known.seen, 0)
-  end
+  read_anew()
   local most, bounded = {}, true
   for _, partition in ipairs(#partitions > 0 and partitions or { false }) do
     local its = known.found.partitions[partition] or {}

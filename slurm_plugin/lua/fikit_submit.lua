@@ -26,6 +26,7 @@ local given, number, number16 = values.given, values.number, values.number16
 
 local fikit = { priorities = values.priorities, cli_filter = client.filter }
 
+local ONE_TASK_PER_SHARING = 2 ^ 38 -- of bitflags since Slurm 23.11: --gres-flags=one-task-per-sharing
 local WHOLE_NODE = 0 -- Slurm's JOB_SHARED_NONE: --exclusive
 local WHOLE_NODES = 0 -- a partition's max_share: OverSubscribe=EXCLUSIVE
 local MEMORY = { "min_mem_per_node", "min_mem_per_cpu" }
@@ -38,6 +39,11 @@ local function usual_memory(job)
     if bytes then return tonumber(bytes) end
   end
   return nil
+end
+
+-- Whether Slurm may give the tasks of the job shards of several GPUs.
+local function spreads(job)
+  return math.floor((tonumber(job.bitflags) or 0) / ONE_TASK_PER_SHARING) % 2 == 1 or slurm_conf.spreads_shards()
 end
 
 -- What the job asks for; and a sentence when that cannot be said. A job with which options travel goes by them alone, as its
@@ -76,6 +82,7 @@ local function request_of(job)
     cpus = number(job.min_cpus),
     has_memory = number(job.min_mem_per_node) ~= nil or number(job.min_mem_per_cpu) ~= nil,
     has_cpus = number16(job.cpus_per_task) ~= nil,
+    spreads = spreads(job),
     exclusive = job.shared == WHOLE_NODE,
     -- Slurm hands a heterogeneous job's options on to its further components, also to those that name none.
     wished = options.wished(job) or (number(job.het_job_offset) or 0) > 0,
@@ -273,19 +280,21 @@ local function modify_memory(job_desc, job_rec)
 end
 
 local function modify(job_desc, job_rec, part_list)
-  local job = { spank_job_env = job_rec.spank_job_env, shared = job_desc.shared }
+  local job = { spank_job_env = job_rec.spank_job_env, shared = job_desc.shared, bitflags = job_rec.bitflags }
+  job.num_tasks = number(job_desc.num_tasks) or job_rec.num_tasks
   for _, key in ipairs(GRES) do job[key] = given(job_desc[key]) or job_rec[key] end
   job.ntasks_per_tres, job.ntasks_per_gpu = job_desc.ntasks_per_tres, job_desc.ntasks_per_gpu
   local partition = given(job_desc.partition) or given(job_rec.partition)
   local request, sentence = request_of(job)
   request.whole_nodes = whole_nodes(partition, part_list)
   if not will_have_record(job, request) then return slurm.SUCCESS end
-  sentence = sentence or forbidden(request, {
+  local settings = files.settings(files.config_path())
+  sentence = sentence or rule.several(request, settings) or forbidden(request, {
     account = changed(job_desc, job_rec, "account"),
     qos = changed(job_desc, job_rec, "qos"),
     partition = partition,
     user = user_of(job_rec),
-  }, files.settings(files.config_path()))
+  }, settings)
   if sentence then return say(sentence) end
   return slurm.SUCCESS
 end

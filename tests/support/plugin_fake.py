@@ -54,6 +54,7 @@ class Record(ctypes.Structure):
         ("het", ctypes.c_char * 24),
         ("batch", ctypes.c_bool),
         ("started_ns", ctypes.c_int64),
+        ("sluid", ctypes.c_char * 15),
         ("restart", ctypes.c_uint32),
     )
 

@@ -84,6 +84,29 @@ static bool component_of(spank_t sp, uint32_t job, uint32_t *leader, uint32_t *c
   return false;
 }
 
+/* A prolog is told the GPUs of the last type only where a job has shards of several types. slurmstepd, which is root, sets
+ * SLURM_JOB_GPUS for a batch step that has any GPU: a list of indices. */
+static bool add_gpus(spank_t sp, struct fikit_record *record) {
+  char list[sizeof record->gpus];
+  bool added = false;
+  if (step.id != BATCH_STEP || spank_getenv(sp, "SLURM_JOB_GPUS", list, (int)sizeof list) != ESPANK_SUCCESS ||
+      strspn(list, "0123456789,") != strlen(list))
+    return false;
+  char *rest = NULL;
+  for (char *gpu = strtok_r(list, ",", &rest); gpu; gpu = strtok_r(NULL, ",", &rest)) {
+    char known[sizeof record->gpus + 2];
+    char one[sizeof list + 2];
+    const size_t length = strlen(record->gpus);
+    snprintf(known, sizeof known, ",%s,", record->gpus);
+    snprintf(one, sizeof one, ",%s,", gpu);
+    if (strstr(known, one) || length + strlen(gpu) + 2 > sizeof record->gpus)
+      continue;
+    snprintf(record->gpus + length, sizeof record->gpus - length, "%s%s", length ? "," : "", gpu);
+    added = true;
+  }
+  return added;
+}
+
 /* The prolog knows neither the job's name, nor its place in an array or a heterogeneous job, nor whether it has a batch step.
  * Later steps of a job with a batch step have the environment that its script gives them. */
 static void complete(spank_t sp, const struct fikit_config *config, struct fikit_record *record) {
@@ -99,7 +122,7 @@ static void complete(spank_t sp, const struct fikit_config *config, struct fikit
   uint32_t leader = 0;
   uint32_t component = 0;
   const bool of_het = speaks && !record->het[0] && component_of(sp, step.job, &leader, &component);
-  if (batch == record->batch && !name[0] && !of_array && !of_het)
+  if (!add_gpus(sp, record) && batch == record->batch && !name[0] && !of_array && !of_het)
     return;
   record->batch = batch;
   if (of_array)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from lua_module import ask, carried, lua, quote, submit, submitted
+from lua_module import ask, carried, lua, modify, quote, submit, submitted
 
 pytestmark = pytest.mark.starts_processes
 
@@ -91,6 +91,51 @@ def test_what_is_not_one_gpu_is_one_sentence_and_for_a_wish_stays(job: dict[str,
     assert len(done.said) == 1
     rest = {**job, "script": "#!/bin/sh", "environment": {"FIKIT_PRIORITY": "low"}}
     assert submitted({}, rest) == {}
+
+
+PJ = "SelectTypeParameters=CR_Core,MULTIPLE_SHARING_GRES_PJ\n"
+DOORS: list[tuple[dict[str, object], str]] = [
+    ({"tres_per_node": "gres:shard:g0:4,gres:shard:g1:4"}, "shards of g0 and of g1 may be on two GPUs"),
+    ({"tres_per_node": "gres/shard:g0:4", "tres_per_job": "gres/shard:g1:4"}, "may be on two GPUs"),
+    ({"tres_per_node": "gres:shard:4,gres:shard:g1:4"}, "may be on two GPUs"),
+    (
+        {"tres_per_task": "gres/shard:4", "num_tasks": 2, "bitflags": 2.0**38 + 4},
+        "for each of 2 tasks may be on several GPUs here",
+    ),
+    ({"tres_per_socket": "gres/shard:4", "sockets_per_node": 2, "bitflags": 2.0**38}, "may be on several GPUs here"),
+    ({"tres_per_node": "gres:shard:17"}, "17 shards are more than the 16 of a GPU here"),
+    ({"tres_per_task": "gres/shard:9", "num_tasks": 2}, "18 shards are more than the 16 of a GPU here"),
+]
+
+
+@pytest.mark.parametrize(("job", "words"), DOORS)
+@pytest.mark.parametrize("options", [{}, LOW])
+def test_shards_that_may_be_on_several_gpus_are_refused(
+    options: dict[str, str], job: dict[str, object], words: str
+) -> None:
+    """A part of such a job would run unmanaged, at full speed beside a high job; 22.05 lets one wait for ever."""
+    done = submit(options, job)
+    assert done.code == -1
+    assert words in done.said[0]
+    assert len(done.said) == 1
+
+
+def test_tasks_with_shards_of_their_own_are_refused_where_slurm_may_spread_them(tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    job = {"tres_per_task": "gres/shard:4", "num_tasks": 2}
+    conf.write_text("SelectTypeParameters=CR_Core\n")
+    assert submit({}, job, SLURM_CONF=str(conf)).code == 0
+    assert submit({}, {**job, "num_tasks": 1, "bitflags": 2.0**38}, SLURM_CONF=str(conf)).code == 0
+    conf.write_text(PJ)
+    assert submit({}, job, SLURM_CONF=str(conf)).code == -1
+
+
+@pytest.mark.parametrize(("job", "words"), DOORS[:4])
+def test_a_waiting_job_does_not_come_to_have_shards_of_several_gpus(job: dict[str, object], words: str) -> None:
+    record = {"user_id": 1000, "bitflags": job.get("bitflags", 0)}
+    done = modify(job, LOW, record, 1000)
+    assert done.code == -1
+    assert words in done.said[0]
 
 
 def test_shards_that_the_client_asked_for_stay_and_get_one_node() -> None:

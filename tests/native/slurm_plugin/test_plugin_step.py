@@ -148,7 +148,7 @@ def test_job_with_a_gpu_of_its_own_and_no_option_is_untouched(node: Node) -> Non
 def test_no_option_and_no_variable_of_a_step_comes_into_a_record(node: Node, step: int) -> None:
     without_options(node)
     given(node, ("fikit-priority", "0"), ("fikit-max-delay", "1us"), ("fikit-max-slowdown", "0%"), ("fikit-mem", "1G"))
-    start(node, step, SLURM_SHARDS_ON_NODE="4", SLURM_JOB_GPUS="0,1,2,3", SLURM_STEP_GPUS="0,1,2,3", FIKIT_PRIORITY="0",
+    start(node, step, SLURM_SHARDS_ON_NODE="4", SLURM_JOB_GPUS="1" if step == BATCH else "0,1,2,3", SLURM_STEP_GPUS="0,1,2,3", FIKIT_PRIORITY="0",
           FIKIT_MEASURE="1", _SLURM_SPANK_OPTION_fikit_fikit_priority="0")  # fmt: skip
     record = JobRecord.read(node.record)
     assert (record.priority, record.gpus, record.measure, record.mem_bytes) == (5, "1", False, 0)
@@ -178,8 +178,30 @@ def test_steps_of_a_job_leave_what_the_prolog_wrote(node: Node, option: tuple[st
     before = JobRecord.read(node.record)
     given(node, ("fikit-priority", "0"), ("fikit-mem", "9G"))
     for step in (BATCH, 0, 1):
-        start(node, step, SLURM_SHARDS_ON_NODE="4", SLURM_JOB_GPUS="7", SLURM_STEP_GPUS="7", SLURM_JOB_NAME="n")
+        gpus = "2" if step == BATCH else "7"  # slurmstepd says it to a batch step; to another one anybody may
+        start(node, step, SLURM_SHARDS_ON_NODE="4", SLURM_JOB_GPUS=gpus, SLURM_STEP_GPUS="7", SLURM_JOB_NAME="n")
     assert JobRecord.read(node.record) == replace(before, name="n", batch=True)
+
+
+@pytest.mark.parametrize(
+    ("prolog", "step", "all_"),
+    [
+        ("1", "0,1", "1,0"),
+        ("1", "1", "1"),
+        ("11", "1,11", "11,1"),
+        ("1", "0;rm", "1"),
+        ("1", ",,", "1"),
+        ("1", "9" * 300, "1"),
+    ],
+)
+def test_batch_step_adds_the_gpus_that_slurm_does_not_tell_a_prolog(
+    node: Node, prolog: str, step: str, all_: str
+) -> None:
+    """Of a job with shards of two types a prolog hears the last type's only."""
+    set_job_option(node.plugin, "fikit-priority", "low")
+    node.prolog(gpus=prolog)
+    start(node, BATCH, SLURM_SHARDS_ON_NODE="4", SLURM_JOB_GPUS=step)
+    assert JobRecord.read(node.record).gpus == all_
 
 
 def test_first_step_adds_the_jobs_name(node: Node) -> None:
