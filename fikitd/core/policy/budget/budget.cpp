@@ -9,7 +9,10 @@ void Budget::learn(const LevelPolicy& higher) {
   const auto& other = static_cast<const Budget&>(higher);
   budgets_ = other.budgets_;
   for (SlowdownBudget& budget : budgets_) budget.use(options().tuning);
+  audits_ = other.audits_;
   guesses_ = other.guesses_;
+  keepers_ = other.keepers_, any_keeper_ = other.any_keeper_;
+  unconfirmed_ = other.unconfirmed_;
   served_ns_ = other.served_ns_;
   level_ns_ = other.level_ns_;
   holder_ = other.holder_, busy_until_ns_ = other.busy_until_ns_;
@@ -20,11 +23,12 @@ void Budget::noted(const Event& event, const Client& client) {
   SlowdownBudget& budget = budgets_[client.slot];
   switch (event.kind) {
     case EventKind::client_added:
-      budget.begin(event.time_ns, options().tuning, client.protection.max_slowdown);
-      guesses_[client.slot] = {};
-      served_ns_[client.slot] = 0;
-      copies_.came(client);
+      came(client, event.time_ns);
       see_doubts();
+      break;
+    case EventKind::client_removed:
+      unconfirmed_.begin(client.slot);
+      set_keeper(client, false);
       break;
     case EventKind::profiled: budget.profiled(event.outlook.slack); break;
     case EventKind::copied:
@@ -35,12 +39,18 @@ void Budget::noted(const Event& event, const Client& client) {
       break;
     case EventKind::launched:
       budget.launched(event, client);
-      if (event.granted) overran(client, client.overran_ns);
-      else if (!client.measuring && !client.closed) takes_device(client, event.time_ns, event.duration_ns + event.outlook.in_line_ns);
+      if (event.granted) {
+        unconfirmed_.launches_granted(client.slot, event.request, event.time_ns); // also where the client's host has waited since the grant
+        overran(client, client.overran_ns);
+      } else if (!client.measuring && !client.closed) {
+        takes_device(client, event.time_ns, event.duration_ns + event.outlook.in_line_ns);
+      }
       break;
     case EventKind::drained:
+      if (event.duration_ns == 0) confirmed(event, client);
       if (event.waited && event.duration_ns == 0) {
-        budget.waited(event);
+        budget.waited(event, unconfirmed_.below(clients(), client, event.time_ns), audits_[client.slot]);
+        set_keeper(client, budget.keeps_all());
         see_doubts();
       } else {
         budget.seen(client);
@@ -51,6 +61,7 @@ void Budget::noted(const Event& event, const Client& client) {
     case EventKind::running: budget.seen(client); break;
     case EventKind::waiting: comes_back(client); break;
     case EventKind::grant_done:
+      confirmed(event, client);
       copy_done(event);
       see_rest(event.time_ns);
       overran(client, client.overran_ns);
@@ -58,6 +69,34 @@ void Budget::noted(const Event& event, const Client& client) {
       break;
     default: break;
   }
+}
+
+void Budget::came(const Client& client, std::int64_t now_ns) {
+  budgets_[client.slot].begin(now_ns, options().tuning, client.protection.max_slowdown);
+  audits_[client.slot] = {};
+  set_keeper(client, false);
+  guesses_[client.slot] = {};
+  served_ns_[client.slot] = 0;
+  copies_.came(client);
+  unconfirmed_.begin(client.slot);
+  for (const Client& lower : clients().span()) // an open gate has let work pass
+    if (client.outranks(lower) && !lower.closed && !lower.at_rest) unconfirmed_.left_over(lower.slot, now_ns);
+}
+
+void Budget::set_keeper(const Client& client, bool keeps) {
+  keepers_.set(client.slot, keeps);
+  any_keeper_ = keepers_.any();
+}
+
+void Budget::noted_done_below(const Event& event) {
+  confirmed(event, *clients().find(event.client));
+  copy_done(event);
+}
+
+// Lower work is over, by its client's report.
+void Budget::confirmed(const Event& event, const Client& client) {
+  if (event.kind == EventKind::grant_done) unconfirmed_.done(client.slot, event.request, event.time_ns);
+  else unconfirmed_.all_done(client.slot);
 }
 
 // The device serves one client after the other, and each change between clients takes time, which the client table does not reckon with.
@@ -103,6 +142,7 @@ void Budget::noted_given(const Given& given, const Client& client, std::int64_t 
   } else if (given.kind != Given::Kind::end_of_run) {
     look(now_ns, client.priority);
     spend(client, given.charged_ns, given.charged_ns);
+    if (given.kind == Given::Kind::launches) unconfirmed_.launches_granted(client.slot, given.request, now_ns);
     if (given.granted.work_ns < 0) guesses_[client.slot].asked_ns = now_ns;
   }
 }
@@ -228,6 +268,7 @@ void Budget::spend(const Client& client, std::int64_t length_ns, std::int64_t se
     if (!higher.client->outranks(client)) continue;
     const Cost cost = this->cost(higher, client, length_ns);
     const std::int64_t switches_ns = cost.there_ns > 0 ? cost.there_ns + cost.back_ns : 0;
+    budgets_[higher.client->slot].lower_granted();
     budgets_[higher.client->slot].spend({.more_ns = cost.delay_ns,
                                          .all_ns = higher.calibration_of(client) * cost.all_ns,
                                          .takes_ns = static_cast<double>(length_ns + switches_ns),

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <span>
 
+#include "audit.hpp"
 #include "copies.hpp"
 #include "forecast.hpp"
 #include "policy/base/level_policy.hpp"
 #include "slowdown_budget.hpp"
+#include "unconfirmed.hpp"
 
 namespace fikit::policy::budget {
 
@@ -30,7 +32,10 @@ class Budget final : public LevelPolicy {
   void learn(const LevelPolicy& higher) override;
   void noted(const Event& event, const Client& client) override;
   void noted_given(const Given& given, const Client& client, std::int64_t now_ns) override;
-  void noted_done_below(const Event& event) override { copy_done(event); }
+  void noted_done_below(const Event& event) override;
+  void confirmed(const Event& event, const Client& client);
+  void came(const Client& client, std::int64_t now_ns);
+  void set_keeper(const Client& client, bool keeps);
   void overran(const Client& client, std::int64_t ns);
   void takes_device(const Client& client, std::int64_t t_ns, std::int64_t length_ns);
   void see_doubts();
@@ -94,6 +99,7 @@ class Budget final : public LevelPolicy {
   Client* overstaying(std::int64_t now_ns) override;
   std::int64_t next_change_ns(std::int64_t now_ns) const override;
   WaitReason answer(const Client& client);
+  WaitReason kept(const Client& client) const;
   void lengthen(const Client& client);
   bool may_extend(const Client& client) const;
   bool may_become_longer(const Client& client, const Launches& to) const;
@@ -102,6 +108,9 @@ class Budget final : public LevelPolicy {
     return waited_ns >= options().starvation_timeout_ns && waited_ns >= patience_ns(client, now_ns);
   }
   std::int64_t patience_ns(const Client& client, std::int64_t now_ns) const;
+  const Client* stops(const Client& client, std::int64_t now_ns) const;
+  const Client* keeps_all(const Client& client, std::int64_t now_ns) const { return any_keeper_ ? keeper(client, now_ns) : nullptr; }
+  const Client* keeper(const Client& client, std::int64_t now_ns) const;
   std::int64_t length_ns(const Client& client) const;
   std::int64_t asked_ns(const Client& client, const Launches& granted) const {
     return granted.launches > 1 ? granted.work_ns : std::max(length_ns(client), client.cautious_ns);
@@ -123,11 +132,15 @@ class Budget final : public LevelPolicy {
 
   // By slot: what is known of a client as a higher one (budgets_), and as a lower one.
   std::array<SlowdownBudget, kMaxClients> budgets_{};
+  std::array<Audit, kMaxClients> audits_{}; // apart from budgets_, which every decision reads: an Audit is large
+  ClientSet keepers_; // by slot, too: whose budget stops lower work, or lets it pause
+  bool any_keeper_ = false;
   struct Guess { // how long a client's kernels of unknown length may take
     std::int64_t length_ns = kUsualGuessNs;
     std::int64_t asked_ns = 0; // when such a kernel was granted; 0: none is in flight
   };
   std::array<Guess, kMaxClients> guesses_{};
+  Unconfirmed unconfirmed_;
   std::array<double, kMaxClients> served_ns_{};
   std::array<double, 10> level_ns_{}; // by priority: served_ns_ of the client that was served last
   std::array<Launches, kMaxClients> granted_{}; // the launches about which answer() said that the client may go

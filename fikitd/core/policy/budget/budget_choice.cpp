@@ -18,7 +18,8 @@ Client* Budget::choose(std::int64_t now_ns) {
   for (Client& client : clients().among(sets().waiting)) {
     if (best != nullptr && best->priority != client.priority) break; // this client and all after it are below the best one
     if (best != nullptr && !goes_before(client, *best)) continue;
-    const WaitReason why = answer(client);
+    WaitReason why = answer(client);
+    if (any_keeper_ && why.reason == Reason::none) why = kept(client);
     hold(client, why);
     if (why.reason == Reason::none) best = &client;
   }
@@ -26,6 +27,7 @@ Client* Budget::choose(std::int64_t now_ns) {
   lengthen(*best);
   const Launches& granted = granted_[best->slot];
   spend(*best, asked_ns(*best, granted), granted.launches > 1 ? granted.work_ns : length_ns(*best));
+  unconfirmed_.launches_granted(best->slot, best->request, now_ns);
   return best;
 }
 
@@ -43,6 +45,13 @@ WaitReason Budget::answer(const Client& client) {
     return {};
   }
   return due(client, now_ns_) ? WaitReason{} : objection(client, asked_ns(client, only_one(client)), run.launches > 1 ? run.work_ns : 0);
+}
+
+// A stop or a pause for the sake of a client above; Reason::none if there is neither.
+WaitReason Budget::kept(const Client& client) const {
+  const Client* higher = keeps_all(client, now_ns_);
+  if (higher == nullptr || due(client, now_ns_)) return {};
+  return {.reason = Reason::budget_spent, .by = higher->id};
 }
 
 // Grants the long run instead, if all clients above are at rest. The next launch of one at work would end it, unless kernels overlap.
@@ -68,7 +77,7 @@ Budget::Extension Budget::extended(std::int64_t now_ns) {
   Client* best = nullptr;
   for (Client& client : clients().among(sets().running))
     if (may_extend(client) && (best == nullptr || goes_before(client, *best))) best = &client;
-  if (best == nullptr) return {};
+  if (best == nullptr || keeps_all(*best, now_ns) != nullptr) return {};
   see_running();
   if (running_with_less(*best) != nullptr) return {};
   for (const Client& client : clients().among(sets().waiting | sets().elsewhere))
@@ -87,7 +96,7 @@ Budget::Extension Budget::extended(std::int64_t now_ns) {
 Client* Budget::overstaying(std::int64_t now_ns) {
   if (!sets().running.any()) return nullptr;
   for (Client& client : clients().among(sets().running & sets().closed)) {
-    if (client.run.mispredicted) return &client;
+    if (client.run.mispredicted || (any_keeper_ && stops(client, now_ns) != nullptr)) return &client;
     look(now_ns, client.priority);
     const std::int64_t left_ns = client.run.left_ns;
     const std::int64_t end_ns = std::max(client.progress.finish_ns(), now_ns + left_ns);
@@ -100,6 +109,23 @@ Client* Budget::overstaying(std::int64_t now_ns) {
                               higher.forecast.delay_ns({.end_ns = end_ns - left_ns, .back_ns = back_ns});
       if (higher.calibration_of(client) * higher.affected * delay_ns > higher.worth * static_cast<double>(left_ns)) return &client;
     }
+  }
+  return nullptr;
+}
+
+// A client above whose budget stops all lower work; nullptr: none.
+const Client* Budget::stops(const Client& client, std::int64_t now_ns) const {
+  for (const Client& higher : clients().span())
+    if (keepers_.has(higher.slot) && higher.outranks(client) && budgets_[higher.slot].stops(now_ns)) return &higher;
+  return nullptr;
+}
+
+// A client above for whose sake nothing is granted now.
+const Client* Budget::keeper(const Client& client, std::int64_t now_ns) const {
+  for (const Client& higher : clients().span()) {
+    if (!keepers_.has(higher.slot) || !higher.outranks(client)) continue;
+    const SlowdownBudget& budget = budgets_[higher.slot];
+    if (budget.stops(now_ns) || budget.pauses(now_ns)) return &higher;
   }
   return nullptr;
 }

@@ -6,6 +6,7 @@
 namespace fikit::policy::budget {
 
 WaitReason Budget::copy_obstacle(const Client& client, std::int64_t now_ns) const {
+  if (const Client* higher = keeps_all(client, now_ns)) return {.reason = Reason::budget_spent, .by = higher->id};
   const std::int64_t length_ns = client.waiting_duration_ns;
   const std::int64_t end_ns = copies_.end_ns({.client = client, .engine = client.copy, .length_ns = length_ns}, now_ns);
   for (const Client& higher : clients().span()) {
@@ -45,10 +46,13 @@ Client* Budget::choose_copy(std::int64_t now_ns) {
 void Budget::grant_copy(const Copies::Asked& copy, std::uint32_t request, std::int64_t now_ns) {
   const std::int64_t end_ns = copies_.end_ns(copy, now_ns);
   for (const Client& higher : clients().span()) {
-    if (!higher.outranks(copy.client) || !copies_.of(higher, copy.engine).expected(now_ns)) continue;
+    if (!higher.outranks(copy.client)) continue;
+    budgets_[higher.slot].lower_granted();
+    if (!copies_.of(higher, copy.engine).expected(now_ns)) continue;
     const double delay_ns = std::max(0.0, copies_.delay_ns(higher, copy.engine, end_ns, now_ns));
     budgets_[higher.slot].spend_on_copy(delay_ns, static_cast<double>(copy.length_ns), now_ns);
   }
+  unconfirmed_.copy_granted(copy.client.slot, request, now_ns);
   copies_.grant(copy, request, end_ns, now_ns);
 }
 

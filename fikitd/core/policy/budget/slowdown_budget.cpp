@@ -25,7 +25,11 @@ void SlowdownBudget::begin(std::int64_t now_ns, const Tuning& tuning, double max
 
 double SlowdownBudget::full_ns() const { return max_slowdown_ * tuning_->saved_ns * (arrivals_ ? tuning_->arrivals_saved : 1); }
 
-void SlowdownBudget::earn(double progress_ns) { balance_ns_ = std::min(balance_ns_ + share_of(std::max(progress_ns, 0.0)), full_ns()); }
+// After a stop, or much excess, a client saves up half as much: what is unknown is feared then.
+void SlowdownBudget::earn(double progress_ns) {
+  const double most_ns = full_ns() * (doubted_ns_ > 0 ? 0.5 : 1);
+  balance_ns_ = std::min(balance_ns_ + share_of(std::max(progress_ns, 0.0)), most_ns);
+}
 
 // If the client stays away longer than expected, it takes that time by itself: it earns budget by it as by progress, which pays for a
 // delay at its return.
@@ -40,6 +44,7 @@ double SlowdownBudget::away_ns(std::int64_t now_ns) const {
 }
 
 void SlowdownBudget::launched(const Event& event, const Client& client) {
+  ++launches_;
   if (!in_segment_) begin_segment(event.time_ns);
   const std::int64_t in_line_ns = alone_dry_ns_ > event.time_ns ? event.outlook.in_line_ns : 0;
   depth_.launched(in_line_ns + std::clamp<std::int64_t>(event.duration_ns, 0, kHorizonNs));
@@ -79,7 +84,7 @@ double SlowdownBudget::copies_ns(std::int64_t idle_ns) const {
   constexpr std::int64_t kShortCopiesNs = 10'000'000; // a host that is later still has had something else to do
   const std::int64_t lately_ns = idle_.usual_ns();
   const bool regular = !open_ && lately_ns > 0;
-  const std::int64_t later_ns = regular && others_ns_ + left_over_ns_ > 0 ? std::max<std::int64_t>(0, idle_ns - lately_ns) : 0;
+  const std::int64_t later_ns = regular && beside_ ? std::max<std::int64_t>(0, idle_ns - lately_ns) : 0;
   const std::int64_t short_ns = later_ns < kShortCopiesNs ? later_ns : 0;
   if (copy_.until_ns > since_ns_ + idle_ns) return static_cast<double>(short_ns); // the host did not wait for the long copy
   std::int64_t stood_ns = std::max<std::int64_t>(0, copy_.until_ns - std::max(copy_.since_ns, since_ns_));
@@ -90,9 +95,16 @@ double SlowdownBudget::copies_ns(std::int64_t idle_ns) const {
   return static_cast<double>(std::max(short_ns, stood_ns));
 }
 
-void SlowdownBudget::waited(const Event& event) {
+void SlowdownBudget::waited(const Event& event, const Unconfirmed::Below& lower, Audit& audit) {
   if (!in_segment_) return; // the host waited for nothing
-  const double delay_ns = std::clamp(measured_delay_ns(event), 0.0, others_ns_ + left_over_ns_);
+  const bool clean = !std::exchange(beside_, lower.any) || window_.waited_enough(event.time_ns);
+  // A client that is later than lower work had the device is late by itself. A reckoned length bounds nothing until the end is confirmed.
+  const double lower_ns = others_ns_ + left_over_ns_ + static_cast<double>(lower.since_confirmed_ns);
+  double delay_ns = clean ? 0 : std::clamp(measured_delay_ns(event), 0.0, lower_ns);
+  const double excess_ns = audit.waited({.launches = std::exchange(launches_, 0U), .blocked_ns = blocked_ns(event), .delay_ns = delay_ns, .clean = clean, .open = event.outlook.open});
+  delay_ns += excess_ns;
+  const std::int64_t cycle_ns = event.time_ns - since_ns_;
+  window_.waited(event.time_ns, cycle_ns, clean, audit.lacks_reference());
   compare(delay_ns);
   balance_ns_ += spent_ns_; // the measured delay takes the place of the expected one
   carried_ns_ += std::max(0.0, delay_ns - std::exchange(paid_away_ns_, 0));
@@ -110,6 +122,29 @@ void SlowdownBudget::waited(const Event& event) {
   slack_ = event.outlook.slack;
   idle_ = event.outlook.idle;
   alone_idle_ns_ = event.outlook.alone_idle_ns;
+  see_stop(static_cast<double>(cycle_ns), excess_ns);
+}
+
+// A client with few waits needs more depth: a single wait may differ by more than the budget holds. A stop that has lasted longest
+// leaves no debt: one that the client will not earn back in that time, or at rest, must not stop lower work for ever.
+void SlowdownBudget::see_stop(double cycle_ns, double excess_ns) {
+  constexpr double kDeepest = 0.5; // of what the client saves, or earns in so many waits
+  constexpr double kWaits = 20;
+  constexpr double kRememberedNs = 5e9;
+  cycle_ns_ += (cycle_ns - cycle_ns_) / 8;
+  excess_ns_ += excess_ns - excess_ns_ * std::min(cycle_ns / kRememberedNs, 1.0);
+  doubted_ns_ -= cycle_ns;
+  const double depth_ns = max_slowdown_ > 0 ? kDeepest * std::max(full_ns(), share_of(kWaits * cycle_ns_)) : kLoanNs;
+  const bool stopped = stop_ends_ns_ != 0;
+  if (stopped && since_ns_ >= stop_ends_ns_) balance_ns_ += std::max(0.0, -left_ns(since_ns_));
+  if (left_ns(since_ns_) >= (stopped ? 0 : -depth_ns)) stop_ends_ns_ = 0;
+  else if (!stopped) stop_ends_ns_ = since_ns_ + kLongestStopNs;
+  if (stop_ends_ns_ != 0 || excess_ns_ > depth_ns) doubted_ns_ = kRememberedNs;
+}
+
+// For how long the host stood in the wait. Where a client does not report that, since its first launch at most.
+double SlowdownBudget::blocked_ns(const Event& event) const {
+  return static_cast<double>(event.time_ns - std::clamp(event.began_ns, first_ns_, event.time_ns));
 }
 
 // How much later than alone the wait ended. At least, how much longer the segment was than the longest of its kind: a host that began

@@ -9,9 +9,12 @@
 #include <array>
 #include <cstdint>
 
+#include "audit.hpp"
 #include "forecast.hpp"
 #include "policy/base/events.hpp"
 #include "policy/base/queue_depth.hpp"
+#include "reference_window.hpp"
+#include "unconfirmed.hpp"
 
 namespace fikit::policy::budget {
 
@@ -27,7 +30,7 @@ class SlowdownBudget {
   void launched(const Event& event, const Client& client);
   void seen(const Client& client) { finish_ns_ = client.progress.finish_ns(); } // how far the client's work is, as reckoned
   void told() { behind_ns_ = 0; }                                               // the client's marks say how far it is
-  void waited(const Event& event);                                            // the client's host has waited for all its work
+  void waited(const Event& event, const Unconfirmed::Below& lower, Audit& audit); // the client's host has waited for all its work
 
   void forecast(std::int64_t now_ns, Forecast& made) const;
   // Which share of a forecast delay comes true, by the delays that have been measured.
@@ -57,6 +60,7 @@ class SlowdownBudget {
     bool opens = false; // it opens a visit: the client had the device before it
   };
   void spend(const Lower& lower, std::int64_t now_ns);
+  void lower_granted() { beside_ = true; } // launches or a copy
   void overran(std::int64_t ns) { // granted lower work took so much longer than was reckoned
     others_ns_ += static_cast<double>(ns);
     if (in_segment_) behind_ns_ += ns;
@@ -74,6 +78,11 @@ class SlowdownBudget {
   bool wary() const { return std::max(share(kBetween), share(kAtWork)) > kFeared / 4; } // much comes unforeseen, or nobody knows yet
   bool back_early() const { return in_segment_ && share(kVisits) > kFeared / 10; } // the client is back, and often before it was expected
   bool overdrawn(std::int64_t now_ns) const { return left_ns(now_ns) < 0; }
+  // Lower work has cost so much that none goes until the budget is back at zero, or for as long as a loan is repaid.
+  bool stops(std::int64_t now_ns) const { return now_ns < stop_ends_ns_ && overdrawn(now_ns); }
+  // Lower work is granted nothing for a moment, so that waits come without it.
+  bool pauses(std::int64_t now_ns) const { return window_.open(now_ns); }
+  bool keeps_all() const { return stop_ends_ns_ != 0 || window_.any(); } // one of the two, since the last wait
   bool in_segment() const { return in_segment_; }
   // The client's requests come from outside, and it is at rest.
   bool awaits_request() const { return arrivals_ && !in_segment_; }
@@ -82,6 +91,8 @@ class SlowdownBudget {
   std::int64_t nobody_waits_from_ns() const { return arrivals_ && open_ && !in_segment_ ? late_from_ns() : 0; } // 0: never
 
  private:
+  static constexpr double kLoanNs = 0.2e9; // by which lower work may delay the client beyond max_slowdown
+  static constexpr std::int64_t kLongestStopNs = 20'000'000'000; // a loan is repaid at 0.01 s per second
   static constexpr std::int64_t kWordNs = 100'000; // the client may report so late that a wait is over
   double share_of(double progress_ns) const { return max_slowdown_ / tuning_->reserve * progress_ns; }
   void earn(double progress_ns);
@@ -92,7 +103,9 @@ class SlowdownBudget {
   void begin_segment(std::int64_t now_ns);
   double copies_ns(std::int64_t idle_ns) const;
   double measured_delay_ns(const Event& event) const;
+  double blocked_ns(const Event& event) const;
   void compare(double delay_ns);
+  void see_stop(double cycle_ns, double excess_ns);
   void see_arrivals(std::int64_t now_ns);
   void request_ended(std::int64_t now_ns);
   void see_load();
@@ -118,6 +131,7 @@ class SlowdownBudget {
   std::int64_t earned_until_ns_ = 0;
   QueueDepth depth_;
   TimeQuantiles slack_;            // of the last launch; between segments, of the next one
+  bool beside_ = false;    // since the last wait's end lower work was granted, or a grant was outstanding
   double others_ns_ = 0;   // device time of the lower work that was granted since the last wait
   double left_over_ns_ = 0; // device time of lower work that was granted before it, and may be on the device still
   double forecast_ns_ = 0; // the delay that was forecast of all this lower work, grant by grant
@@ -184,6 +198,13 @@ class SlowdownBudget {
     double inside = 1;
     double start = 1;
   } affected_;
+
+  std::uint32_t launches_ = 0; // since the last wait
+  ReferenceWindow window_;
+  std::int64_t stop_ends_ns_ = 0; // at the latest; 0: there is no stop
+  double doubted_ns_ = 0; // for so much longer the client saves up half as much
+  double excess_ns_ = 0;  // that the audit has found lately
+  double cycle_ns_ = 0;   // lately, from the end of a wait to the end of the next one
 };
 
 } // namespace fikit::policy::budget

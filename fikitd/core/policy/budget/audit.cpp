@@ -1,0 +1,58 @@
+#include "audit.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace fikit::policy::budget {
+
+void Audit::Kind::learn(double blocked_ns) {
+  waits += 1;
+  const double weight = 1 / std::min<double>(waits, kRemembered);
+  const double off_ns = blocked_ns - mean_ns;
+  mean_ns += weight * off_ns;
+  if (waits > 1) variance += weight * (off_ns * off_ns - variance);
+}
+
+void Audit::Kind::see_beside(double blocked_ns) {
+  beside.least_ns = beside.waits == 0 ? blocked_ns : std::min(beside.least_ns, blocked_ns);
+  beside.waits += 1;
+  beside.mean_ns += (blocked_ns - beside.mean_ns) / std::min<double>(beside.waits, kRemembered);
+}
+
+bool Audit::Kind::lacks_reference() const {
+  return waits < kEnough && beside.waits >= kOften && beside.mean_ns > kSlower * beside.least_ns + kInexactNs;
+}
+
+// Waits are of one kind if the host launched as much before the wait, and as much before the wait before. No prediction enters: a
+// predictor that is wrong must not make kinds of its own.
+Audit::Kind& Audit::kind(const Wait& wait) {
+  const bool open = std::exchange(open_, wait.open);
+  const std::uint32_t key = 1 + wait.launches * 2654435761U + launches_before_ * 40503U * 65537U + (open ? 7919U : 0U);
+  launches_before_ = wait.launches;
+  Kind& kind = kinds_[(key ^ (key >> 17)) % kinds_.size()];
+  if (kind.key != key) kind = Kind{}, kind.key = key;
+  return kind;
+}
+
+double Audit::waited(const Wait& wait) {
+  Kind& kind = this->kind(wait);
+  if (wait.clean) kind.learn(wait.blocked_ns);
+  else kind.see_beside(wait.blocked_ns);
+  lacks_ = kind.lacks_reference();
+  if (wait.clean) return 0;
+  if (kind.waits < kEnough) return 0;
+  const double excess_ns = wait.blocked_ns - kind.mean_ns - wait.delay_ns;
+  excess_ns_ += excess_ns;
+  largest_ns_ = std::max(largest_ns_, excess_ns);
+  variance_ += kind.variance * (1 + 1 / static_cast<double>(kind.waits)) + kInexactNs * kInexactNs;
+  blocked_ns_ += wait.blocked_ns;
+  if (excess_ns_ - largest_ns_ > kSure * std::sqrt(variance_) + kSlow * blocked_ns_) {
+    variance_ = blocked_ns_ = largest_ns_ = 0;
+    return std::exchange(excess_ns_, 0);
+  }
+  if (excess_ns_ < 0 || blocked_ns_ > kLongestNs) excess_ns_ /= 2, largest_ns_ /= 2, variance_ /= 4, blocked_ns_ /= 2;
+  return 0;
+}
+
+} // namespace fikit::policy::budget
