@@ -267,13 +267,15 @@ class Dispatcher:
         room: Room | None = None,
         overlaps: bool = False,
         pid: int = 0,
+        user: int = 0,
     ) -> None:
         """Both descriptors are duplicated or mapped; the caller may close its own. Raises ValueError, RuntimeError.
 
         overlaps: its kernels run beside those of other processes (MPS): what it reports tells nothing of a switch.
         pid: of its process, which says whether its host lacks a processor core; 0: not known.
         max_slowdown, max_delay_ns: what lower clients may cost this one at most; None: what the dispatcher was given.
-        Clients of one gang (not 0) run kernels that wait for each other, also on other GPUs.
+        Clients of one gang (not 0) are of one job and run kernels that wait for each other, also on other GPUs.
+        user: whose the job is. Among equals the device is shared by user, then by job, then by process.
         resume: the page has been in use, with a dispatcher that is no more.
         """
 
@@ -618,6 +620,8 @@ class Policy:
         engine: str = "compute",
         in_line_ns: int = 0,
         high_ns: int | None = None,
+        user: int = 0,
+        job: int = 0,
     ) -> list[tuple[Any, ...]]: ...
     def change_priority(self, client: int, priority: int, time_ns: int) -> list[tuple[Any, ...]]:
         """Its gate is open then: what it stood there with has to be said anew, if a decision closes it. Raises ValueError for an

@@ -126,12 +126,13 @@ class FakeDispatcher:
         room: Any = None,
         overlaps: bool = False,
         pid: int = 0,
+        user: int = 0,
         **protection: Any,
     ) -> None:
         os.fstat(memfd), os.fstat(doorbell)
         self.clients[client_id] = {
             "priority": priority, "measure": measure, "profile": None, "described": [], "protection": protection,
-            "ended": False, "overlaps": overlaps, "pid": pid,
+            "ended": False, "overlaps": overlaps, "pid": pid, "owner": (user, gang),
         }  # fmt: skip
         self.core.seen[client_id] = self.clients[client_id]
 

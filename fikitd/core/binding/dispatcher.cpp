@@ -110,7 +110,7 @@ void bind_dispatcher(nb::module_& m) {
            "trace_events"_a = 0, "tuning"_a = nb::dict())
       .def("add_client", &Dispatcher::add_client, "client_id"_a, "memfd"_a, "doorbell"_a, "priority"_a, "measure"_a,
            nb::kw_only(), "max_slowdown"_a = nb::none(), "max_delay_ns"_a = nb::none(), "gang"_a = 0,
-           "resume"_a = false, "room"_a = nb::none(), "overlaps"_a = false, "pid"_a = 0, released)
+           "resume"_a = false, "room"_a = nb::none(), "overlaps"_a = false, "pid"_a = 0, "user"_a = 0, released)
       .def("switches",
            [](Dispatcher& self) {
              std::vector<tracking::SwitchMeter::Word> words;

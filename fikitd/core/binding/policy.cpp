@@ -51,7 +51,7 @@ class ManualPolicy {
                  std::uint32_t run_launches, std::optional<std::int64_t> run_ns,
                  std::uint32_t long_run_launches, std::optional<std::int64_t> long_run_ns,
                  std::optional<std::int64_t> began_ns, const std::string& engine, std::int64_t in_line_ns,
-                 std::optional<std::int64_t> high_ns) {
+                 std::optional<std::int64_t> high_ns, std::uint64_t user, std::uint64_t job) {
     policy::Event event{.kind = kind_of(kind),
                         .client = client,
                         .time_ns = time_ns,
@@ -61,6 +61,8 @@ class ManualPolicy {
                         .priority = priority,
                         .measuring = measuring,
                         .overlaps = overlaps,
+                        .user = user,
+                        .job = job,
                         .granted = granted,
                         .exclusive = exclusive,
                         .request = request,
@@ -168,7 +170,7 @@ void bind_policy(nb::module_& m) {
            "span_ns"_a = nb::none(), "open"_a = false, "run_launches"_a = 1, "run_ns"_a = nb::none(),
            "long_run_launches"_a = 1, "long_run_ns"_a = nb::none(),
            "began_ns"_a = nb::none(), "engine"_a = "compute", "in_line_ns"_a = 0,
-           "high_ns"_a = nb::none())
+           "high_ns"_a = nb::none(), "user"_a = 0, "job"_a = 0)
       .def("change_priority", &ManualPolicy::change_priority, "client"_a, "priority"_a, "time_ns"_a)
       .def("held", &ManualPolicy::held, "client"_a)
       .def("index_agrees", &ManualPolicy::index_agrees)

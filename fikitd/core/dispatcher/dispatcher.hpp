@@ -62,7 +62,8 @@ class Dispatcher {
   Dispatcher& operator=(const Dispatcher&) = delete;
 
   // Adds a client; when it returns, the gates are as the policy wants them. The descriptors stay the caller's.
-  // gang: clients with the same number, of this or other dispatchers, are ranks of one job; 0: none.
+  // gang: clients with the same number, of this or other dispatchers, are ranks of one job; 0: none. user: whose job it is; users of one
+  // priority have equal shares, then the jobs of a user.
   // resume: the page was in use with a previous fikitd.
   // room: bounds the memory of its journal, its profile and what is learnt of it; what does not fit is not kept.
   // overlaps: its kernels run beside those of other processes (MPS), so that it measures no switch. pid: its process, 0 = not known.
@@ -71,7 +72,7 @@ class Dispatcher {
   void add_client(ClientId id, int memfd, int doorbell, int priority, bool measure,
                   std::optional<double> max_slowdown = {}, std::optional<std::int64_t> max_delay_ns = {},
                   std::uint64_t gang = 0, bool resume = false, std::shared_ptr<predictor::Room> room = nullptr,
-                  bool overlaps = false, int pid = 0);
+                  bool overlaps = false, int pid = 0, std::uint64_t user = 0);
   // Its process is gone. Called before stats() and the like, so that these have every report that it finished.
   void ended(ClientId id);
   // Opens its gate. This function and all below throw std::out_of_range for an unknown client.

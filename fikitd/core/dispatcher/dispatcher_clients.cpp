@@ -56,7 +56,8 @@ Dispatcher::~Dispatcher() { stop(); }
 
 void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, bool measure,
                             std::optional<double> max_slowdown, std::optional<std::int64_t> max_delay_ns,
-                            std::uint64_t gang, bool resume, std::shared_ptr<predictor::Room> room, bool overlaps, int pid) {
+                            std::uint64_t gang, bool resume, std::shared_ptr<predictor::Room> room, bool overlaps, int pid,
+                            std::uint64_t user) {
   check_priority(priority);
   const policy::Protection protection{.max_slowdown = max_slowdown.value_or(options_.protection.max_slowdown),
                                       .max_delay_ns = max_delay_ns.value_or(options_.protection.max_delay_ns)};
@@ -74,6 +75,8 @@ void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, 
                        .priority = priority,
                        .measuring = measure,
                        .overlaps = overlaps,
+                       .user = user,
+                       .job = gang,
                        .protection = protection}))
     throw std::runtime_error("this GPU already has " + std::to_string(policy::kMaxClients) + " clients");
   const std::size_t slot = policy_->client(id)->slot;

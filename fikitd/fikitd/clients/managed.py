@@ -159,7 +159,7 @@ class Managed:
                 max_slowdown=terms.max_slowdown, max_delay_ns=terms.max_delay_ns, gang=job.number,
                 resume=client.kept is not None, room=self._rooms.of(record.uid),
                 overlaps=self._mps.mode_of(client.peer.pid, client.in_mps) != SLICES,
-                pid=client.peer.pid,
+                pid=client.peer.pid, user=record.uid,
             )  # fmt: skip
         except (OSError, ValueError, RuntimeError) as error:
             raise Refused(f"the dispatcher of {client.device.uuid} took no more clients: {reason(error)}") from None

@@ -104,3 +104,15 @@ def test_the_report_says_what_a_job_asked_for_in_vain(tmp_path: Path) -> None:
         warnings = eventually(lambda: Control(config.daemon.run_dir).job("12")["warnings"])
         assert warnings == ["it asked for a max slowdown of 1 %, the lowest that this site allows is 2 %"]
         client.close()
+
+
+def test_the_dispatcher_is_told_whose_job_it_is_by_the_record(tmp_path: Path) -> None:
+    """Equals share by user, then by job: two processes of a job are of one owner."""
+    with daemon(tmp_path, SchedulerConfig()) as (config, core, proc):
+        clients = [admitted(config, proc), admitted(config, proc)]
+        owners = [core.seen[number]["owner"] for number in (1, 2)]
+        assert owners[0] == owners[1]
+        assert owners[0][0] == fakes.os.getuid()
+        assert owners[0][1] > 0
+        for client in clients:
+            client.close()

@@ -74,6 +74,8 @@ struct Client {
   int priority = 5;
   bool measuring = false;
   bool overlaps = false; // it is a client of the GPU's MPS server
+  std::uint64_t user = 0; // whose it is, and of which job, by fikitd's records: numbers that say only who is the same
+  std::uint64_t job = 0;
   Decided decided = Decided::here;
 
   // What the client's events have said.

@@ -51,7 +51,7 @@ struct Options {
 };
 
 enum class EventKind : std::uint8_t {
-  client_added,    // priority, measuring, overlaps, protection
+  client_added,    // priority, measuring, overlaps, user, job, protection
   client_removed,
   profiled,        // outlook.slack: the least slack of any segment's first launch in the client's profile
   launched,        // duration_ns, gap_ns; granted and request when the launch went through a closed gate
@@ -82,6 +82,8 @@ struct Event {
   int priority = 5; // 0 (highest) to 9
   bool measuring = false;
   bool overlaps = false; // client_added: see Client
+  std::uint64_t user = 0; // client_added: see Client
+  std::uint64_t job = 0;
   std::optional<Protection> protection{}; // client_added
   bool granted = false;
   bool exclusive = false; // waiting: the kernel waits for others like itself once it runs (cooperative, collective)

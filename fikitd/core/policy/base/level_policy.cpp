@@ -24,6 +24,8 @@ void LevelPolicy::begin(const LevelPolicy& lower, std::int64_t now_ns) {
            .priority = client.priority,
            .measuring = client.measuring,
            .overlaps = client.overlaps,
+           .user = client.user,
+           .job = client.job,
            .protection = client.protection},
           client.slot);
     Client& known = *clients_.find(client.id);
@@ -40,6 +42,8 @@ void LevelPolicy::change_priority(const Client& client, int priority, std::int64
          .time_ns = now_ns,
          .priority = priority,
          .overlaps = client.overlaps,
+         .user = client.user,
+         .job = client.job,
          .protection = client.protection},
         client.slot);
 }
@@ -73,6 +77,7 @@ bool LevelPolicy::add(const Event& event, std::size_t slot) {
   Client* added = clients_.add(event.client, event.priority, event.measuring, event.time_ns, slot);
   if (added == nullptr) return false;
   added->overlaps = event.overlaps;
+  added->user = event.user, added->job = event.job;
   added->protection = event.protection.value_or(options_.protection);
   clients_.changed(*added);
   wait_reasons_.clear(); // rows have moved

@@ -13,8 +13,7 @@ void Budget::learn(const LevelPolicy& higher) {
   guesses_ = other.guesses_;
   keepers_ = other.keepers_, any_keeper_ = other.any_keeper_;
   unconfirmed_ = other.unconfirmed_;
-  served_ns_ = other.served_ns_;
-  level_ns_ = other.level_ns_;
+  shares_ = other.shares_;
   holder_ = other.holder_, busy_until_ns_ = other.busy_until_ns_;
   copies_.learn(other.copies_);
 }
@@ -27,6 +26,7 @@ void Budget::noted(const Event& event, const Client& client) {
       see_doubts();
       break;
     case EventKind::client_removed:
+      shares_.remove(client);
       unconfirmed_.begin(client.slot);
       set_keeper(client, false);
       break;
@@ -59,7 +59,9 @@ void Budget::noted(const Event& event, const Client& client) {
       if (event.duration_ns >= 0) see_rest(event.time_ns);
       break;
     case EventKind::running: budget.seen(client); break;
-    case EventKind::waiting: comes_back(client); break;
+    case EventKind::waiting:
+      if (client.grant_count == 0) shares_.comes_back(client, clients(), event.time_ns, options().run_ahead_ns);
+      break;
     case EventKind::grant_done:
       confirmed(event, client);
       copy_done(event);
@@ -76,7 +78,7 @@ void Budget::came(const Client& client, std::int64_t now_ns) {
   audits_[client.slot] = {};
   set_keeper(client, false);
   guesses_[client.slot] = {};
-  served_ns_[client.slot] = 0;
+  shares_.add(client);
   copies_.came(client);
   unconfirmed_.begin(client.slot);
   for (const Client& lower : clients().span()) // an open gate has let work pass
@@ -278,7 +280,7 @@ void Budget::spend(const Client& client, std::int64_t length_ns, std::int64_t se
                                         now_ns_);
   }
   takes_device(client, now_ns_ + static_cast<std::int64_t>(options().tuning.reaction_ns), length_ns);
-  served(client, served_ns);
+  shares_.served(client, served_ns);
   if (client.waiting_duration_ns < 0) guesses_[client.slot].asked_ns = now_ns_;
 }
 

@@ -9,6 +9,7 @@
 #include "copies.hpp"
 #include "forecast.hpp"
 #include "policy/base/level_policy.hpp"
+#include "shares.hpp"
 #include "slowdown_budget.hpp"
 #include "unconfirmed.hpp"
 
@@ -116,12 +117,10 @@ class Budget final : public LevelPolicy {
     return granted.launches > 1 ? granted.work_ns : std::max(length_ns(client), client.cautious_ns);
   }
 
-  // Whose turn it is: of a level's clients the one goes first that has had the device for the shortest time.
+  // Whose turn it is: of a level's clients the one goes first that has had least of the device (Shares).
   bool goes_before(const Client& a, const Client& b) const;
   void see_running();
   const Client* running_with_less(const Client& client) const; // the client of its level for whose next kernel it has to wait
-  void comes_back(const Client& client);
-  void served(const Client& client, std::int64_t ns);
 
   // Copies (budget_copies.cpp).
   CopyEngines copies_that_matter(const Client& client) const override { return copies_.that_matter(client); }
@@ -141,8 +140,7 @@ class Budget final : public LevelPolicy {
   };
   std::array<Guess, kMaxClients> guesses_{};
   Unconfirmed unconfirmed_;
-  std::array<double, kMaxClients> served_ns_{};
-  std::array<double, 10> level_ns_{}; // by priority: served_ns_ of the client that was served last
+  Shares shares_;
   std::array<Launches, kMaxClients> granted_{}; // the launches about which answer() said that the client may go
   Copies copies_{clients(), options()};
   std::int64_t busy_until_ns_ = 0; // the device is, with its switches between clients
@@ -157,7 +155,7 @@ class Budget final : public LevelPolicy {
   Lower lower_;
   std::array<Higher, kMaxClients> above_{};
   std::size_t above_count_ = 0;
-  std::array<const Client*, 10> running_{}; // by priority: of clients whose kernel runs and that do not ask, the one served least
+  std::array<const Client*, 10> running_{}; // by priority: of clients whose kernel runs and that do not ask, the one that has had least
 };
 
 } // namespace fikit::policy::budget

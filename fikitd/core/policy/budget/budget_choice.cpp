@@ -147,9 +147,7 @@ std::int64_t Budget::length_ns(const Client& client) const {
 }
 
 bool Budget::goes_before(const Client& a, const Client& b) const {
-  if (a.priority != b.priority) return a.priority < b.priority;
-  const double served_a = served_ns_[a.slot], served_b = served_ns_[b.slot];
-  return served_a != served_b ? served_a < served_b : a.id < b.id;
+  return a.priority != b.priority ? a.priority < b.priority : shares_.goes_before(a, b);
 }
 
 void Budget::see_running() {
@@ -163,21 +161,8 @@ void Budget::see_running() {
 
 const Client* Budget::running_with_less(const Client& client) const {
   const Client* least = running_[static_cast<std::size_t>(client.priority)];
-  const bool less = least != nullptr && served_ns_[client.slot] > served_ns_[least->slot] + static_cast<double>(options().run_ahead_ns);
+  const bool less = least != nullptr && shares_.more_ns(client, *least) > static_cast<double>(options().run_ahead_ns);
   return less ? least : nullptr;
-}
-
-// A client that asked for nothing saves up no device time: when it comes back, it is only a little behind the others of its level.
-void Budget::comes_back(const Client& client) {
-  double& served_ns = served_ns_[client.slot];
-  const double level_ns = level_ns_[static_cast<std::size_t>(client.priority)];
-  if (client.grant_count == 0) served_ns = std::max(served_ns, level_ns - static_cast<double>(options().run_ahead_ns));
-}
-
-void Budget::served(const Client& client, std::int64_t ns) {
-  double& served_ns = served_ns_[client.slot];
-  served_ns += static_cast<double>(ns);
-  level_ns_[static_cast<std::size_t>(client.priority)] = served_ns;
 }
 
 // Expected delays change as time goes by, without any event: decide again when one may have become worth its gain.
