@@ -1,6 +1,7 @@
 -- How slurmctld's Lua writes what the rule (fikit_request.lua) makes of a job's request.
 --
---   convert.apply(job_desc, request, changes)
+--   convert.apply(job_desc, request, changes)    of a job that is submitted
+--   convert.gres(job_desc, request, changes)     of one that waits, and asks for another GPU
 --
 -- Text fields are cleared by "": nil would refuse the job. Numbers are taken back by Slurm's NO_VAL16.
 
@@ -55,12 +56,16 @@ local function give_cpus(job_desc, cpus, tasks)
   job_desc.min_cpus = math.max(number(job_desc.min_cpus) or 0, cpus)
 end
 
+function convert.gres(job_desc, request, changes)
+  set_gres(job_desc, changes.per_node)
+  for _, name in ipairs({ "per_job", "per_task", "per_socket" }) do
+    if request[name] then job_desc["tres_" .. name] = changes[name] end
+  end
+end
+
 function convert.apply(job_desc, request, changes)
   if changes.per_node then
-    set_gres(job_desc, changes.per_node)
-    for _, name in ipairs({ "per_job", "per_task", "per_socket" }) do
-      if request[name] then job_desc["tres_" .. name] = changes[name] end
-    end
+    convert.gres(job_desc, request, changes)
     clear_what_is_for_each_gpu(job_desc)
     if request.per_socket then job_desc.sockets_per_node = values.no_value16 end -- which --gpus-per-socket needs
   end

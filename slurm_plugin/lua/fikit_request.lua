@@ -43,6 +43,13 @@ local function worded(request, name)
   return rule.named(request, name) .. "=" .. request[name]
 end
 
+-- "4" and "1k" are numbers of GRES for Slurm. All other words are types, "inf" and "0x1" among them, which Lua takes for numbers.
+local function count_of(word)
+  local digits, unit = word:match("^(%d+)([kKmMgGtTpP]?)$")
+  if not digits then return nil end
+  return tonumber(digits) * 1024 ^ (unit == "" and 0 or ("kmgtp"):find(unit:lower(), 1, true))
+end
+
 -- One request for GPUs, in any spelling of any Slurm version ("gpu:2", "gres:gpu:a100:1", "gres/gpu=1", "gpu").
 -- Returns kind ("gpu", "shard", other), type or nil, count.
 local function parse_gres(text)
@@ -50,7 +57,7 @@ local function parse_gres(text)
   local kind = rest:match("^[^:=]*")
   local words = {}
   for word in rest:sub(#kind + 1):gmatch("[^:=]+") do words[#words + 1] = word end
-  local count = tonumber(words[#words] or "1")
+  local count = count_of(words[#words] or "1")
   if count then words[#words] = nil else count = 1 end
   return kind, words[1], count
 end

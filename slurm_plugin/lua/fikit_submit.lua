@@ -279,29 +279,53 @@ local function modify_memory(job_desc, job_rec)
   return sentence and say(sentence) or slurm.SUCCESS
 end
 
-local function modify(job_desc, job_rec, part_list)
+-- The job as the change leaves it.
+local function changed_job(job_desc, job_rec)
   local job = { spank_job_env = job_rec.spank_job_env, shared = job_desc.shared, bitflags = job_rec.bitflags }
   job.num_tasks = number(job_desc.num_tasks) or job_rec.num_tasks
   for _, key in ipairs(GRES) do job[key] = given(job_desc[key]) or job_rec[key] end
+  return job
+end
+
+-- A sharing job that comes to ask for a GPU gets shards, as where it is submitted: with the GPU it would have that alone, and
+-- its programs would be held by their low priority all the same.
+local function modify_gres(job_desc, job_rec)
+  local request, sentence = request_of(changed_job(job_desc, job_rec))
+  local changes
+  if not sentence then changes, sentence = rule.rewrite(request, files.settings(files.config_path())) end
+  if sentence then return say(sentence) end
+  if changes and changes.per_node then convert.gres(job_desc, request, changes) end
+  return slurm.SUCCESS
+end
+
+local function modify(job_desc, job_rec, part_list)
+  local job = changed_job(job_desc, job_rec)
   job.ntasks_per_tres, job.ntasks_per_gpu = job_desc.ntasks_per_tres, job_desc.ntasks_per_gpu
   local partition = given(job_desc.partition) or given(job_rec.partition)
   local request, sentence = request_of(job)
   request.whole_nodes = whole_nodes(partition, part_list)
   if not will_have_record(job, request) then return slurm.SUCCESS end
-  local settings = files.settings(files.config_path())
-  sentence = sentence or rule.several(request, settings) or forbidden(request, {
+  sentence = sentence or forbidden(request, {
     account = changed(job_desc, job_rec, "account"),
     qos = changed(job_desc, job_rec, "qos"),
     partition = partition,
     user = user_of(job_rec),
-  }, settings)
+  }, files.settings(files.config_path()))
   if sentence then return say(sentence) end
   return slurm.SUCCESS
 end
 
--- A job that moves to another account, QOS or partition, or comes to have GPUs or shards, must be allowed there what it has; and what it may have in
--- host memory is to stay within its own. What an operator changes for somebody is the operator's business.
+-- A job that comes to ask for GPUs or shards gets what a submitted one gets, whoever changes it. One that moves to another account, QOS or partition,
+-- or comes to have GPUs or shards, must be allowed there what it has; and what it may have in
+-- host memory is to stay within its own. What else an operator changes for somebody is the operator's business.
 function fikit.job_modify(job_desc, job_rec, part_list, modify_uid)
+  for _, key in ipairs(GRES) do
+    if given(job_desc[key]) then
+      local said = guarded({ job_desc, job_rec }, function() return modify_gres(job_desc, job_rec) end)
+      if said ~= slurm.SUCCESS then return said end
+      break
+    end
+  end
   if modify_uid ~= job_rec.user_id then return slurm.SUCCESS end
   for _, key in ipairs({ "min_mem_per_node", "min_mem_per_cpu", "min_cpus" }) do
     if number(job_desc[key]) then

@@ -56,6 +56,19 @@ def test_job_with_an_empty_environment_shares(
     assert shares(run(cluster.probe, "--export=NONE", GPU, HIGH)) == SHARED
 
 
+@pytest.mark.parametrize(
+    "request_", ["gres=gpu:emulated:1", "gres=gpu:1"]
+)  # of a job without a type 22.05 takes none afterwards
+def test_waiting_job_that_comes_to_ask_for_another_gpu_shares_that(
+    cluster: Cluster, parsed: Callable[[str], Probe], request_: str
+) -> None:
+    job = cluster.submit(cluster.probe, f"--{request_}", HIGH, "--hold", "--ntasks=1")
+    changed = cluster.run("scontrol", "update", f"JobId={job}", request_)
+    assert changed.returncode == 0, changed.stderr
+    cluster.run("scontrol", "release", job)
+    assert shares(parsed(cluster.wait(job))) == SHARED
+
+
 def test_steps_at_once_are_one_job(cluster: Cluster, spin: Path) -> None:
     step = f"srun --overlap --ntasks=1 {spin} 20 20000"
     job = cluster.submit(cluster.script("at-once", *[f"{step} &"] * 3, "wait"), "--ntasks=3", GPU, HIGH)

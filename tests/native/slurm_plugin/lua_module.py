@@ -173,8 +173,9 @@ def modify(
     """job_modify of a job by user `uid`."""
     record = {"spank_job_env": carried(options), **job}
     return _result(lua(f"""
-      local rc = fikit.job_modify({quote(change)}, {quote(record)}, {quote(partitions or {})}, {uid})
-      print(rc .. "|||")
+      local change = {quote(change)}
+      local rc = fikit.job_modify(change, {quote(record)}, {quote(partitions or {})}, {uid})
+      print(rc .. "|" .. (change.tres_per_node or "") .. "||")
     """, **env))  # fmt: skip
 
 

@@ -138,6 +138,41 @@ def test_a_waiting_job_does_not_come_to_have_shards_of_several_gpus(job: dict[st
     assert words in done.said[0]
 
 
+@pytest.mark.parametrize("who", [1000, 0])
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        ("gres:gpu:1", "gres:shard:4"),
+        ("gres/gpu:a100:1", "gres/shard:a100:4"),
+        ("gres:gpu:g1:1,gres:nic:1", "gres:shard:g1:4,gres:nic:1"),
+        ("gres:shard:6", "gres:shard:6"),
+    ],
+)
+def test_a_waiting_job_that_comes_to_ask_for_a_gpu_gets_shards(who: int, asked: str, given: str) -> None:
+    """Slurm 26.05 gave it the whole GPU, and its programs stayed low."""
+    job = {"user_id": 1000, "tres_per_node": "gres:shard:4"}
+    done = modify({"tres_per_node": asked}, LOW, job, who)
+    assert (done.code, done.per_node) == (0, given)
+    without = modify({"tres_per_node": "gres:gpu:1"}, {}, {"user_id": 1000, "tres_per_node": "gres:gpu:2"}, who)
+    assert (without.code, without.per_node) == (0, "gres:gpu:1")
+
+
+@pytest.mark.parametrize("who", [1000, 0])
+def test_a_waiting_job_that_shares_comes_to_have_no_second_gpu(who: int) -> None:
+    done = modify({"tres_per_node": "gres:gpu:2"}, LOW, {"user_id": 1000, "tres_per_node": "gres:shard:4"}, who)
+    assert done.code == -1
+    assert "a job that shares its GPU gets one" in done.said[0]
+
+
+@pytest.mark.parametrize("word", ["inf", "nan", "0x1", "1e3"])
+def test_a_word_that_is_no_count_of_slurms_is_a_type(word: str) -> None:
+    assert submitted(LOW, {"tres_per_node": f"gres:gpu:{word}"})["tres_per_node"] == f"gres:shard:{word}:4"
+
+
+def test_a_count_with_a_unit_is_a_count() -> None:
+    assert "instead of 1024 GPUs" in submit(LOW, {"tres_per_node": "gres:gpu:1k"}).said[0]
+
+
 def test_shards_that_the_client_asked_for_stay_and_get_one_node() -> None:
     assert submitted(LOW, {"tres_per_node": "gres:shard:6", "max_nodes": 2}) == ONE_NODE
     assert submitted({}, {"tres_per_node": "gres:shard:6", "max_nodes": 2}) == {}
