@@ -245,3 +245,59 @@ def test_work_of_lower_levels_counts_until_it_is_confirmed(*, confirmed: bool, g
         pair.confirmed(LOWER)
     pair.waits(blocked=2 * ALONE, predicted=2 * ALONE, count=30)
     assert pair.granted(LOW) is goes_on
+
+
+def culprit(pair: Pair, client: int) -> None:
+    """The client's work makes one of the high client's waits 50 ms late."""
+    assert pair.granted(client)
+    pair.waits(blocked=ALONE + 50 * MS)
+    pair.confirmed(client)
+
+
+def asks(pair: Pair, *clients: int) -> list[int]:
+    """Which of the clients may go now? Then a wait of the high client."""
+    went = []
+    for client in clients:
+        if pair.granted(client):
+            pair.confirmed(client)
+            went.append(client)
+    pair.waits()
+    return went
+
+
+def test_of_two_low_clients_the_one_that_stops_the_others_is_found_and_kept_for_20_seconds() -> None:
+    """Each comes back alone; the first makes a wait late again, and the second goes on alone."""
+    pair = Pair()
+    other = 4
+    pair.policy.event("client_added", other, 0, priority=8)
+    pair.waits(count=400)
+    assert pair.granted(other)
+    pair.confirmed(other)
+    culprit(pair, LOW)
+    alone: set[int] = set()
+    while LOW not in (went := asks(pair, LOW, other)):
+        alone |= set(went)
+    assert not alone
+    culprit(pair, LOW)
+    begun, first, both = pair.now, 0, 0
+    while not both:
+        went = asks(pair, LOW, other)
+        first = first or (pair.now if went == [other] else 0)
+        both = pair.now if LOW in went else 0
+        assert pair.now - begun < 30 * S
+    assert first - begun < 2 * S
+    assert 19 * S < both - begun < 21 * S
+
+
+def test_low_clients_that_cost_nothing_any_more_go_together_again() -> None:
+    pair = Pair()
+    other = 4
+    pair.policy.event("client_added", other, 0, priority=8)
+    pair.waits(count=400)
+    assert pair.granted(other)
+    pair.confirmed(other)
+    culprit(pair, LOW)
+    begun, went = pair.now, []
+    while went != [LOW, other]:
+        went = asks(pair, LOW, other)
+        assert pair.now - begun < 3 * S

@@ -11,7 +11,7 @@ void Budget::learn(const LevelPolicy& higher) {
   for (SlowdownBudget& budget : budgets_) budget.use(options().tuning);
   audits_ = other.audits_;
   guesses_ = other.guesses_;
-  keepers_ = other.keepers_, any_keeper_ = other.any_keeper_;
+  keepers_ = other.keepers_, suspects_ = other.suspects_, any_keeper_ = other.any_keeper_;
   unconfirmed_ = other.unconfirmed_;
   shares_ = other.shares_;
   holder_ = other.holder_, busy_until_ns_ = other.busy_until_ns_;
@@ -28,6 +28,8 @@ void Budget::noted(const Event& event, const Client& client) {
     case EventKind::client_removed:
       shares_.remove(client);
       unconfirmed_.begin(client.slot);
+      suspects_.gone(client.slot);
+      suspects_.higher_gone(client.id);
       set_keeper(client, false);
       break;
     case EventKind::profiled: budget.profiled(event.outlook.slack); break;
@@ -49,8 +51,7 @@ void Budget::noted(const Event& event, const Client& client) {
     case EventKind::drained:
       if (event.duration_ns == 0) confirmed(event, client);
       if (event.waited && event.duration_ns == 0) {
-        budget.waited(event, unconfirmed_.below(clients(), client, event.time_ns), audits_[client.slot]);
-        set_keeper(client, budget.keeps_all());
+        waited(event, client);
         see_doubts();
       } else {
         budget.seen(client);
@@ -85,9 +86,32 @@ void Budget::came(const Client& client, std::int64_t now_ns) {
     if (client.outranks(lower) && !lower.closed && !lower.at_rest) unconfirmed_.left_over(lower.slot, now_ns);
 }
 
+void Budget::waited(const Event& event, const Client& client) {
+  SlowdownBudget& budget = budgets_[client.slot];
+  const bool stopped = budget.stopped();
+  budget.waited(event, unconfirmed_.below(clients(), client, event.time_ns), audits_[client.slot]);
+  see_stop(client, stopped, event.time_ns);
+  set_keeper(client, budget.keeps_all());
+}
+
+void Budget::see_stop(const Client& client, bool stopped, std::int64_t now_ns) {
+  SlowdownBudget& budget = budgets_[client.slot];
+  bool turn = false;
+  if (budget.stopped()) {
+    if (stopped) return;
+    ClientSet below;
+    for (const Client& lower : clients().span())
+      if (client.outranks(lower)) below.set(lower.slot, true);
+    suspects_.stops(client.id, below, now_ns);
+  } else {
+    turn = stopped ? suspects_.goes_on(client.id, now_ns) : suspects_.waited(client.id, now_ns);
+  }
+  if (turn) budget.forget_fears();
+}
+
 void Budget::set_keeper(const Client& client, bool keeps) {
   keepers_.set(client.slot, keeps);
-  any_keeper_ = keepers_.any();
+  any_keeper_ = keepers_.any() || suspects_.any();
 }
 
 void Budget::noted_done_below(const Event& event) {
@@ -279,6 +303,7 @@ void Budget::spend(const Client& client, std::int64_t length_ns, std::int64_t se
                                          .opens = cost.opens},
                                         now_ns_);
   }
+  suspects_.granted(client.slot);
   takes_device(client, now_ns_ + static_cast<std::int64_t>(options().tuning.reaction_ns), length_ns);
   shares_.served(client, served_ns);
   if (client.waiting_duration_ns < 0) guesses_[client.slot].asked_ns = now_ns_;

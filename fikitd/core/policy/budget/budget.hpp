@@ -11,6 +11,7 @@
 #include "policy/base/level_policy.hpp"
 #include "shares.hpp"
 #include "slowdown_budget.hpp"
+#include "suspects.hpp"
 #include "unconfirmed.hpp"
 
 namespace fikit::policy::budget {
@@ -36,6 +37,8 @@ class Budget final : public LevelPolicy {
   void noted_done_below(const Event& event) override;
   void confirmed(const Event& event, const Client& client);
   void came(const Client& client, std::int64_t now_ns);
+  void waited(const Event& event, const Client& client);
+  void see_stop(const Client& client, bool stopped, std::int64_t now_ns);
   void set_keeper(const Client& client, bool keeps);
   void overran(const Client& client, std::int64_t ns);
   void takes_device(const Client& client, std::int64_t t_ns, std::int64_t length_ns);
@@ -133,7 +136,8 @@ class Budget final : public LevelPolicy {
   std::array<SlowdownBudget, kMaxClients> budgets_{};
   std::array<Audit, kMaxClients> audits_{}; // apart from budgets_, which every decision reads: an Audit is large
   ClientSet keepers_; // by slot, too: whose budget stops lower work, or lets it pause
-  bool any_keeper_ = false;
+  Suspects suspects_;
+  bool any_keeper_ = false; // in one of the two
   struct Guess { // how long a client's kernels of unknown length may take
     std::int64_t length_ns = kUsualGuessNs;
     std::int64_t asked_ns = 0; // when such a kernel was granted; 0: none is in flight

@@ -113,21 +113,21 @@ Client* Budget::overstaying(std::int64_t now_ns) {
   return nullptr;
 }
 
-// A client above whose budget stops all lower work; nullptr: none.
+// A client above whose budget stops all lower work, or this client's; nullptr: none.
 const Client* Budget::stops(const Client& client, std::int64_t now_ns) const {
-  for (const Client& higher : clients().span())
-    if (keepers_.has(higher.slot) && higher.outranks(client) && budgets_[higher.slot].stops(now_ns)) return &higher;
+  for (const Client& higher : clients().span()) {
+    if (!higher.outranks(client)) continue;
+    if (keepers_.has(higher.slot) && budgets_[higher.slot].stops(now_ns)) return &higher;
+    if (suspects_.keeps(client.slot, now_ns) == higher.id) return &higher;
+  }
   return nullptr;
 }
 
 // A client above for whose sake nothing is granted now.
 const Client* Budget::keeper(const Client& client, std::int64_t now_ns) const {
-  for (const Client& higher : clients().span()) {
-    if (!keepers_.has(higher.slot) || !higher.outranks(client)) continue;
-    const SlowdownBudget& budget = budgets_[higher.slot];
-    if (budget.stops(now_ns) || budget.pauses(now_ns)) return &higher;
-  }
-  return nullptr;
+  for (const Client& higher : clients().span())
+    if (keepers_.has(higher.slot) && higher.outranks(client) && budgets_[higher.slot].pauses(now_ns)) return &higher;
+  return stops(client, now_ns);
 }
 
 // No client waits for longer than a second (starvation_timeout_ns); ten seconds below a client that has no budget left, whose requests

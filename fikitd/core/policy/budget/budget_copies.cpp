@@ -53,6 +53,7 @@ void Budget::grant_copy(const Copies::Asked& copy, std::uint32_t request, std::i
     budgets_[higher.slot].spend_on_copy(delay_ns, static_cast<double>(copy.length_ns), now_ns);
   }
   unconfirmed_.copy_granted(copy.client.slot, request, now_ns);
+  suspects_.granted(copy.client.slot);
   copies_.grant(copy, request, end_ns, now_ns);
 }
 

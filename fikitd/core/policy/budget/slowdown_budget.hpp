@@ -61,6 +61,7 @@ class SlowdownBudget {
   };
   void spend(const Lower& lower, std::int64_t now_ns);
   void lower_granted() { beside_ = true; } // launches or a copy
+  void forget_fears() { late_ = {}, visits_ = {}; } // other lower work than before is granted now
   void overran(std::int64_t ns) { // granted lower work took so much longer than was reckoned
     others_ns_ += static_cast<double>(ns);
     if (in_segment_) behind_ns_ += ns;
@@ -83,6 +84,7 @@ class SlowdownBudget {
   // Lower work is granted nothing for a moment, so that waits come without it.
   bool pauses(std::int64_t now_ns) const { return window_.open(now_ns); }
   bool keeps_all() const { return stop_ends_ns_ != 0 || window_.any(); } // one of the two, since the last wait
+  bool stopped() const { return stop_ends_ns_ != 0; } // lower work stops, or did until the last wait
   bool in_segment() const { return in_segment_; }
   // The client's requests come from outside, and it is at rest.
   bool awaits_request() const { return arrivals_ && !in_segment_; }
