@@ -301,3 +301,37 @@ def test_low_clients_that_cost_nothing_any_more_go_together_again() -> None:
     while went != [LOW, other]:
         went = asks(pair, LOW, other)
         assert pair.now - begun < 3 * S
+
+
+def stops_of(claimed: int, every: int = 1, *, in_stops: bool) -> tuple[list[int], float]:
+    """How many waits each stop in 20 s lasts, and the share of time without a stop. One wait in so many is late, as the high client says."""
+    pair = Pair()
+    pair.waits(count=400)
+    stops, begun, free = [0], pair.now, 0
+    for number in range(1, 100_000):
+        before = pair.now
+        goes = pair.copies()
+        pair.waits(blocked=ALONE + (claimed if (goes or in_stops) and number % every == 0 else 0))
+        if goes:
+            pair.policy.event("grant_done", LOW, pair.now - 500 * US, request=pair.request)
+            free += pair.now - before
+            if stops[-1]:
+                stops.append(0)
+        else:
+            stops[-1] += 1
+        if pair.now - begun > 20 * S:
+            break
+    return stops[:-1], free / (pair.now - begun)
+
+
+@pytest.mark.parametrize(("claimed", "every", "free"), [(5 * MS, 1, 0.5), (50 * MS, 50, 0.7)])
+def test_a_high_client_that_says_to_be_late_always_stops_lower_work_for_a_trial_and_less_each_time(
+    claimed: int, every: int, free: float
+) -> None:
+    """It says so in stops as well. A client that is late beside lower work only stops that for most of the time."""
+    stops, without = stops_of(claimed, every, in_stops=True)
+    assert 1 <= stops[-1] <= 16 + every
+    assert without > free
+    honest, without = stops_of(claimed, every, in_stops=False)
+    assert honest[-1] > 100
+    assert without < 0.2

@@ -35,12 +35,29 @@ Audit::Kind& Audit::kind(const Wait& wait) {
   return kind;
 }
 
+void Audit::Late::add(double late_ns, double charged_ns) {
+  if (waits >= kLatelyWaits) waits /= 2, this->late_ns /= 2, this->charged_ns /= 2;
+  waits += 1;
+  this->late_ns += std::max(0.0, late_ns);
+  this->charged_ns += charged_ns;
+}
+
+bool Audit::late_by_itself() const {
+  return closed_.waits >= kTrial && beside_.waits > 0 && beside_.rate_ns() - closed_.rate_ns() < beside_.charged_ns / beside_.waits / 2;
+}
+
 double Audit::waited(const Wait& wait) {
   Kind& kind = this->kind(wait);
+  const double late_ns = kind.waits < kEnough ? wait.delay_ns : wait.blocked_ns - kind.mean_ns;
+  const double excess_ns = wait.clean ? 0 : compare(wait, kind);
+  (wait.clean ? closed_ : beside_).add(late_ns, wait.delay_ns + excess_ns);
   if (wait.clean) kind.learn(wait.blocked_ns);
   else kind.see_beside(wait.blocked_ns);
   lacks_ = kind.lacks_reference();
-  if (wait.clean) return 0;
+  return excess_ns;
+}
+
+double Audit::compare(const Wait& wait, const Kind& kind) {
   if (kind.waits < kEnough) return 0;
   const double excess_ns = wait.blocked_ns - kind.mean_ns - wait.delay_ns;
   excess_ns_ += excess_ns;

@@ -25,6 +25,12 @@ class Audit {
   // Do waits like the newest one come beside lower work again and again, and never without, and are they slow?
   bool lacks_reference() const { return lacks_; }
 
+  // A stop of lower work begins. Waits of the stop are compared with waits beside lower work.
+  void stop_begins() { closed_ = {}; }
+  // Are waits without lower work about as late, against their kind, as those beside it, or those beside it not late at all? Then the
+  // client is late by itself, whatever it says.
+  bool late_by_itself() const;
+
  private:
   static constexpr double kSure = 3;               // standard deviations
   static constexpr double kSlow = 0.01;            // share of blocked time: a smaller excess is left alone
@@ -33,6 +39,8 @@ class Audit {
   static constexpr double kSlower = 1.1;           // than the fastest wait of the kind: where all are as fast, no reference is needed
   static constexpr double kRemembered = 16;        // clean waits: older waits fade from the reference
   static constexpr double kInexactNs = 20e3;       // of one blocked time
+  static constexpr double kTrial = 16;             // waits of a stop until they say something
+  static constexpr double kLatelyWaits = 256;
   static constexpr double kLongestNs = 2e9;        // blocked time after which old waits count half
 
   struct Kind { // of waits: alike in what the host launched before
@@ -50,9 +58,19 @@ class Audit {
     bool lacks_reference() const;
   };
   Kind& kind(const Wait& wait);
+  double compare(const Wait& wait, const Kind& kind);
+  struct Late { // lately
+    double waits = 0;
+    double late_ns = 0;    // beyond the reference: late waits only
+    double charged_ns = 0; // to the budget
+    double rate_ns() const { return waits > 0 ? late_ns / waits : 0; }
+    void add(double late_ns, double charged_ns);
+  };
 
   std::array<Kind, 64> kinds_{}; // by key: a kind replaces another kind of the same place
   std::uint32_t launches_before_ = 0; // before the wait before
+  Late beside_;
+  Late closed_; // since the newest stop began
   bool open_ = false;
   bool lacks_ = false;
   // Of the waits that were compared lately.

@@ -104,6 +104,7 @@ void Budget::see_stop(const Client& client, bool stopped, std::int64_t now_ns) {
       if (client.outranks(lower)) below.set(lower.slot, true);
     suspects_.stops(client.id, below, now_ns);
   } else {
+    if (!budget.believed()) suspects_.higher_gone(client.id); // it was late by itself
     turn = stopped ? suspects_.goes_on(client.id, now_ns) : suspects_.waited(client.id, now_ns);
   }
   if (turn) budget.forget_fears();

@@ -122,23 +122,40 @@ void SlowdownBudget::waited(const Event& event, const Unconfirmed::Below& lower,
   slack_ = event.outlook.slack;
   idle_ = event.outlook.idle;
   alone_idle_ns_ = event.outlook.alone_idle_ns;
-  see_stop(static_cast<double>(cycle_ns), excess_ns);
+  see_stop(static_cast<double>(cycle_ns), excess_ns, audit);
+}
+
+// If the client's waits are as late in the stop as before it, the client is late by itself, and the stop ends. Its word has to weigh twice as
+// much for the next stop, up to the loan.
+bool SlowdownBudget::trial_fails(Audit& audit) {
+  if (stop_ends_ns_ == 0 || !audit.late_by_itself()) return false;
+  balance_ns_ += std::max(0.0, -left_ns(since_ns_));
+  stop_ends_ns_ = 0, doubted_ns_ = 0, excess_ns_ = 0;
+  disbelief_ = std::min(2 * disbelief_, kMostDisbelief);
+  return true;
 }
 
 // A client with few waits needs more depth: a single wait may differ by more than the budget holds. A stop that has lasted longest
 // leaves no debt: one that the client will not earn back in that time, or at rest, must not stop lower work for ever.
-void SlowdownBudget::see_stop(double cycle_ns, double excess_ns) {
+void SlowdownBudget::see_stop(double cycle_ns, double excess_ns, Audit& audit) {
   constexpr double kDeepest = 0.5; // of what the client saves, or earns in so many waits
   constexpr double kWaits = 20;
   constexpr double kRememberedNs = 5e9;
   cycle_ns_ += (cycle_ns - cycle_ns_) / 8;
   excess_ns_ += excess_ns - excess_ns_ * std::min(cycle_ns / kRememberedNs, 1.0);
   doubted_ns_ -= cycle_ns;
-  const double depth_ns = max_slowdown_ > 0 ? kDeepest * std::max(full_ns(), share_of(kWaits * cycle_ns_)) : kLoanNs;
+  if (trial_fails(audit)) return;
+  const double usual_ns = max_slowdown_ > 0 ? kDeepest * std::max(full_ns(), share_of(kWaits * cycle_ns_)) : kLoanNs;
+  const double depth_ns = std::min(disbelief_ * usual_ns, std::max(usual_ns, kLoanNs));
   const bool stopped = stop_ends_ns_ != 0;
   if (stopped && since_ns_ >= stop_ends_ns_) balance_ns_ += std::max(0.0, -left_ns(since_ns_));
-  if (left_ns(since_ns_) >= (stopped ? 0 : -depth_ns)) stop_ends_ns_ = 0;
-  else if (!stopped) stop_ends_ns_ = since_ns_ + kLongestStopNs;
+  if (left_ns(since_ns_) >= (stopped ? 0 : -depth_ns)) {
+    if (stopped) disbelief_ = 1;
+    stop_ends_ns_ = 0;
+  } else if (!stopped) {
+    stop_ends_ns_ = since_ns_ + kLongestStopNs;
+    audit.stop_begins();
+  }
   if (stop_ends_ns_ != 0 || excess_ns_ > depth_ns) doubted_ns_ = kRememberedNs;
 }
 

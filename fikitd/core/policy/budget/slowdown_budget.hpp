@@ -84,6 +84,7 @@ class SlowdownBudget {
   // Lower work is granted nothing for a moment, so that waits come without it.
   bool pauses(std::int64_t now_ns) const { return window_.open(now_ns); }
   bool keeps_all() const { return stop_ends_ns_ != 0 || window_.any(); } // one of the two, since the last wait
+  bool believed() const { return disbelief_ == 1; } // waits were on time in the newest stop
   bool stopped() const { return stop_ends_ns_ != 0; } // lower work stops, or did until the last wait
   bool in_segment() const { return in_segment_; }
   // The client's requests come from outside, and it is at rest.
@@ -94,6 +95,7 @@ class SlowdownBudget {
 
  private:
   static constexpr double kLoanNs = 0.2e9; // by which lower work may delay the client beyond max_slowdown
+  static constexpr double kMostDisbelief = 16;
   static constexpr std::int64_t kLongestStopNs = 20'000'000'000; // a loan is repaid at 0.01 s per second
   static constexpr std::int64_t kWordNs = 100'000; // the client may report so late that a wait is over
   double share_of(double progress_ns) const { return max_slowdown_ / tuning_->reserve * progress_ns; }
@@ -107,7 +109,8 @@ class SlowdownBudget {
   double measured_delay_ns(const Event& event) const;
   double blocked_ns(const Event& event) const;
   void compare(double delay_ns);
-  void see_stop(double cycle_ns, double excess_ns);
+  void see_stop(double cycle_ns, double excess_ns, Audit& audit);
+  bool trial_fails(Audit& audit);
   void see_arrivals(std::int64_t now_ns);
   void request_ended(std::int64_t now_ns);
   void see_load();
@@ -206,6 +209,7 @@ class SlowdownBudget {
   std::int64_t stop_ends_ns_ = 0; // at the latest; 0: there is no stop
   double doubted_ns_ = 0; // for so much longer the client saves up half as much
   double excess_ns_ = 0;  // that the audit has found lately
+  double disbelief_ = 1;  // how many times as much it takes for a stop: the client was late by itself in the last ones
   double cycle_ns_ = 0;   // lately, from the end of a wait to the end of the next one
 };
 
