@@ -173,13 +173,12 @@ def make_page(
     sample_every: int = 0,
     version: int = ...,
     *,
-    fills_ask: bool = False,
     collective_names: str = "",
 ) -> int:
     """A sealed memfd with an initialised shared page; the caller owns the descriptor. Raises RuntimeError.
 
     sample_every: the client times one launch in so many also when it does not measure; 0 = none. version: of the protocol,
-    as its shim knows it; ValueError for one that is not served. fills_ask: memsets ask at a closed gate, as launches do.
+    as its shim knows it; ValueError for one that is not served.
     collective_names: patterns, each ended by a NUL, of kernels that wait for others of their kind.
     """
 

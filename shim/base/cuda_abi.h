@@ -104,6 +104,14 @@ typedef struct {
   size_t WidthInBytes, Height;
 } CUDA_MEMCPY2D;
 
+/* One launch of a cooperative launch on several devices. */
+typedef struct {
+  CUfunction function;
+  unsigned gx, gy, gz, bx, by, bz, shared_bytes;
+  CUstream stream;
+  void **params;
+} CUDA_LAUNCH_PARAMS;
+
 /* The calls that are handled (entry_points.def), then the ones that the shim only makes. */
 #define FIKIT_API __attribute__((visibility("default"))) CUresult
 
@@ -120,6 +128,7 @@ FIKIT_API cuLaunchCooperativeKernel_ptsz(FIKIT_LAUNCH_KERNEL_ARGS);
 FIKIT_API cuLaunch(CUfunction f);
 FIKIT_API cuLaunchGrid(CUfunction f, int width, int height);
 FIKIT_API cuLaunchGridAsync(CUfunction f, int width, int height, CUstream stream);
+FIKIT_API cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned count, unsigned flags);
 FIKIT_API cuFuncSetBlockShape(CUfunction f, int x, int y, int z);
 FIKIT_API cuFuncSetSharedSize(CUfunction f, unsigned bytes);
 FIKIT_API cuGraphLaunch(CUgraphExec exec, CUstream stream);

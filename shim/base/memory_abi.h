@@ -31,6 +31,30 @@ typedef struct {
   size_t width, height, depth;
 } CUDA_MEMCPY3D;
 
+/* One end of a copy among several: memory (type 1), or an array. */
+typedef struct {
+  int type;
+  union {
+    struct {
+      CUdeviceptr at;
+      size_t row, rows; /* 0: as the copy's */
+      CUmemLocation hint;
+    } memory;
+    struct {
+      CUarray array;
+      size_t x, y, z;
+    } array;
+  } of;
+} CUmemcpy3DOperand;
+enum { CU_MEMCPY_OPERAND_TYPE_POINTER = 1 };
+
+typedef struct {
+  CUmemcpy3DOperand from, to;
+  size_t width, height, depth;
+  int order;
+  unsigned flags;
+} CUDA_MEMCPY3D_BATCH_OP;
+
 typedef struct {
   size_t width, height;
   int format;
@@ -66,7 +90,9 @@ FIKIT_API cuMemFree_v2(CUdeviceptr pointer);
 
 /* Managed memory that goes to the GPU or the host; the second form since CUDA 12.2. */
 FIKIT_API cuMemPrefetchAsync(CUdeviceptr pointer, size_t bytes, CUdevice device, CUstream stream);
+FIKIT_API cuMemPrefetchAsync_ptsz(CUdeviceptr pointer, size_t bytes, CUdevice device, CUstream stream);
 FIKIT_API cuMemPrefetchAsync_v2(CUdeviceptr pointer, size_t bytes, CUmemLocation location, unsigned flags, CUstream stream);
+FIKIT_API cuMemPrefetchAsync_v2_ptsz(CUdeviceptr pointer, size_t bytes, CUmemLocation location, unsigned flags, CUstream stream);
 
 /* In stream order, and pools. */
 FIKIT_API cuMemAllocAsync(CUdeviceptr *out, size_t bytes, CUstream stream);
@@ -117,7 +143,7 @@ FIKIT_API cuDeviceGetCount(int *count);
 FIKIT_API cuMemAdvise(CUdeviceptr pointer, size_t bytes, int advice, CUdevice device);
 FIKIT_API cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer);
 
-/* Copies of boxes, between contexts, and several at once. */
+/* Copies of boxes, between contexts, several at once, and with attributes, which are the driver's business. */
 FIKIT_API cuMemcpy3D_v2(const CUDA_MEMCPY3D *copy);
 FIKIT_API cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *copy);
 FIKIT_API cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *copy, CUstream stream);
@@ -129,15 +155,52 @@ FIKIT_API cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D *copy, CUstream stream);
 FIKIT_API cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes);
 FIKIT_API cuMemcpyPeer_ptds(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes);
 FIKIT_API cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes, CUstream stream);
-FIKIT_API cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
-                                 CUstream stream);
-FIKIT_API cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, void *attributes, size_t *firsts,
-                             size_t entries, size_t *failed, CUstream stream);
-FIKIT_API cuMemcpyBatchAsync_ptsz(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, void *attributes, size_t *firsts,
-                                  size_t entries, size_t *failed, CUstream stream);
-FIKIT_API cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, void *attributes, size_t *firsts,
-                                size_t entries, CUstream stream);
+FIKIT_API cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes, CUstream
+                                 stream);
+FIKIT_API cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, void *attributes, size_t *firsts, size_t
+                             entries, size_t *failed, CUstream stream);
+FIKIT_API cuMemcpyBatchAsync_ptsz(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, void *attributes, size_t *firsts, size_t
+                                  entries, size_t *failed, CUstream stream);
+FIKIT_API cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, void *attributes, size_t *firsts, size_t
+                                entries, CUstream stream);
 FIKIT_API cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, void *attributes, size_t *firsts,
                                      size_t entries, CUstream stream);
+FIKIT_API cuMemcpyWithAttributesAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, void *attributes, CUstream stream);
+FIKIT_API cuMemcpyWithAttributesAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes, void *attributes, CUstream stream);
+FIKIT_API cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, size_t *failed, unsigned long long flags, CUstream stream);
+FIKIT_API cuMemcpy3DBatchAsync_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, size_t *failed, unsigned long long flags, CUstream
+                                    stream);
+FIKIT_API cuMemcpy3DBatchAsync_v2(size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, unsigned long long flags, CUstream stream);
+FIKIT_API cuMemcpy3DBatchAsync_v2_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, unsigned long long flags, CUstream stream);
+FIKIT_API cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP *copy, unsigned long long flags, CUstream stream);
+FIKIT_API cuMemcpy3DWithAttributesAsync_ptsz(CUDA_MEMCPY3D_BATCH_OP *copy, unsigned long long flags, CUstream stream);
+
+/* To arrays and from them. */
+FIKIT_API cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from, size_t from_offset, size_t bytes);
+FIKIT_API cuMemcpyAtoA_v2_ptds(CUarray to, size_t to_offset, CUarray from, size_t from_offset, size_t bytes);
+FIKIT_API cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t offset, size_t bytes);
+FIKIT_API cuMemcpyAtoD_v2_ptds(CUdeviceptr to, CUarray from, size_t offset, size_t bytes);
+FIKIT_API cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t bytes);
+FIKIT_API cuMemcpyDtoA_v2_ptds(CUarray to, size_t offset, CUdeviceptr from, size_t bytes);
+FIKIT_API cuMemcpyAtoH_v2(void *to, CUarray from, size_t offset, size_t bytes);
+FIKIT_API cuMemcpyAtoH_v2_ptds(void *to, CUarray from, size_t offset, size_t bytes);
+FIKIT_API cuMemcpyAtoHAsync_v2(void *to, CUarray from, size_t offset, size_t bytes, CUstream stream);
+FIKIT_API cuMemcpyAtoHAsync_v2_ptsz(void *to, CUarray from, size_t offset, size_t bytes, CUstream stream);
+FIKIT_API cuMemcpyHtoA_v2(CUarray to, size_t offset, const void *from, size_t bytes);
+FIKIT_API cuMemcpyHtoA_v2_ptds(CUarray to, size_t offset, const void *from, size_t bytes);
+FIKIT_API cuMemcpyHtoAAsync_v2(CUarray to, size_t offset, const void *from, size_t bytes, CUstream stream);
+FIKIT_API cuMemcpyHtoAAsync_v2_ptsz(CUarray to, size_t offset, const void *from, size_t bytes, CUstream stream);
+
+/* Several pieces of managed memory that go to the GPU or the host, and compressed memory. */
+FIKIT_API cuMemPrefetchBatchAsync(CUdeviceptr *pointers, size_t *sizes, size_t count, CUmemLocation *locations, size_t *firsts, size_t
+                                  entries, unsigned long long flags, CUstream stream);
+FIKIT_API cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *pointers, size_t *sizes, size_t count, CUmemLocation *locations, size_t *firsts, size_t
+                                       entries, unsigned long long flags, CUstream stream);
+FIKIT_API cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *pointers, size_t *sizes, size_t count, CUmemLocation *locations, size_t *firsts,
+                                            size_t entries, unsigned long long flags, CUstream stream);
+FIKIT_API cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *pointers, size_t *sizes, size_t count, CUmemLocation *locations, size_t
+                                                 *firsts, size_t entries, unsigned long long flags, CUstream stream);
+FIKIT_API cuMemBatchDecompressAsync(void *pieces, size_t count, unsigned flags, size_t *failed, CUstream stream);
+FIKIT_API cuMemBatchDecompressAsync_ptsz(void *pieces, size_t count, unsigned flags, size_t *failed, CUstream stream);
 
 #endif

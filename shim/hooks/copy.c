@@ -1,15 +1,17 @@
 #include "hooks/copy.h"
-#include "hooks/touches.h"
 #include "streams/capture.h"
 #include "base/clock.h"
 #include "gate/marker.h"
 #include "memory/convert.h"
+#include "memory/device_memory.h"
 #include "base/page.h"
 #include "base/symbols.h"
 
-struct fikit_copying fikit_copy_ask(struct fikit_stream *entry, CUstream stream, enum fikit_copy copy, size_t bytes) {
-  struct fikit_copying copying = {.entry = entry, .stream = stream};
+/* Of a copy to the device or from it, where copies matter. */
+static struct fikit_copying ask(CUstream stream, enum fikit_copy copy, size_t bytes) {
+  struct fikit_stream *entry = fikit_stream_of(stream);
   struct fikit_device *device = entry->device;
+  struct fikit_copying copying = {.entry = entry, .stream = stream};
   struct fikit_page *page = device->page;
   if (page->version < FIKIT_SINCE_COPIES || (fikit_capture_anywhere() && fikit_stream_captures(stream)))
     return copying;
@@ -25,16 +27,24 @@ struct fikit_copying fikit_copy_ask(struct fikit_stream *entry, CUstream stream,
 }
 
 /* fikitd learns how long copies take. */
-void fikit_copy_granted(const struct fikit_copying *copying, bool complete) {
+static void granted(const struct fikit_copying *copying, bool complete) {
   if (complete)
     fikit_marker_skip(copying->device, 0, copying->request_seq);
   else
     fikit_marker_set(copying->device, copying->entry, copying->stream, 0, copying->request_seq);
 }
 
+CUresult fikit_copy_over(const struct fikit_passing *passing, bool waits, CUresult result) {
+  struct fikit_launch launch = passing->launch;
+  if (passing->copying.device)
+    granted(&passing->copying, waits || result != CUDA_SUCCESS);
+  launch.waits = waits;
+  return fikit_launch_end(&launch, result);
+}
+
 /* Of ordinary host memory the driver knows nothing. Of converted memory (managed, but the program's device memory) it may name the place of the
  * page at this moment; that memory counts as the GPU's. */
-static bool on_device(CUdeviceptr pointer) {
+static bool driver_says_device(CUdeviceptr pointer) {
   if (fikit_is_converted(pointer))
     return true;
   unsigned type = CU_MEMORYTYPE_HOST;
@@ -42,76 +52,92 @@ static bool on_device(CUdeviceptr pointer) {
          type != CU_MEMORYTYPE_HOST;
 }
 
-enum fikit_copy fikit_copy_between(CUdeviceptr to, CUdeviceptr from) {
-  bool in = on_device(to);
-  return in == on_device(from) ? FIKIT_COPY_NONE : in ? FIKIT_COPY_IN : FIKIT_COPY_OUT;
+enum side { ON_HOST, ON_DEVICE, NOT_KNOWN };
+
+/* A call may name memory of the device as the host's: the driver goes by the address. */
+static enum side side_of(struct fikit_end end, bool may_ask) {
+  if (end.type == CU_MEMORYTYPE_DEVICE || end.type == CU_MEMORYTYPE_ARRAY || fikit_device_memory_has(end.at))
+    return ON_DEVICE;
+  if (end.type == CU_MEMORYTYPE_HOST)
+    return ON_HOST;
+  return !may_ask ? NOT_KNOWN : driver_says_device(end.at) ? ON_DEVICE : ON_HOST;
 }
 
-/* Asks the driver for the direction only where it matters. */
-static struct fikit_copying begin_between(CUstream stream, CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+/* NONE and `within` false: nobody asks about it. */
+static enum fikit_copy way_of(const struct fikit_device *device, struct fikit_end to, struct fikit_end from, bool *within) {
+  const bool matters = fikit_copies_matter(device->page);
+  const enum side target = side_of(to, matters), source = side_of(from, matters);
+  *within = target == ON_DEVICE && source == ON_DEVICE;
+  if (!matters || target == source)
+    return FIKIT_COPY_NONE;
+  return target == ON_DEVICE ? FIKIT_COPY_IN : FIKIT_COPY_OUT;
+}
+
+struct fikit_passing fikit_copy_look(CUstream stream, struct fikit_end to, struct fikit_end from, size_t bytes, size_t rows) {
+  bool within;
+  const enum fikit_copy copy = way_of(fikit_stream_of(stream)->device, to, from, &within);
+  if (within)
+    return (struct fikit_passing){.launch = fikit_fill_begin(stream, FIKIT_COPY_WITHIN, bytes, rows)};
+  return fikit_copy_begin_move(stream, copy, bytes);
+}
+
+struct fikit_passing fikit_copy_begin_move(CUstream stream, enum fikit_copy copy, size_t bytes) {
   const struct fikit_device *device = fikit_stream_of(stream)->device;
-  fikit_touches_copied(stream, to, bytes);
-  fikit_touches_copied(stream, from, bytes);
-  bool matters = device && fikit_copies_matter(device->page);
-  return fikit_copy_begin(stream, matters ? fikit_copy_between(to, from) : FIKIT_COPY_NONE, bytes);
+  struct fikit_passing passing = {.launch = {.entry = NULL}};
+  if (device && copy != FIKIT_COPY_NONE && fikit_copies_matter(device->page))
+    passing.copying = ask(stream, copy, bytes);
+  return passing;
 }
 
-static struct fikit_copying begin_in(CUstream stream, CUdeviceptr to, size_t bytes) {
-  fikit_touches_copied(stream, to, bytes);
-  return fikit_copy_begin(stream, FIKIT_COPY_IN, bytes);
+void fikit_copies_add(struct fikit_copies *copies, CUstream stream, struct fikit_end to, struct fikit_end from, size_t bytes, size_t rows) {
+  const struct fikit_device *device = fikit_stream_of(stream)->device;
+  bool within;
+  if (!device)
+    return;
+  const enum fikit_copy copy = way_of(device, to, from, &within);
+  if (within || copy != FIKIT_COPY_NONE)
+    copies->bytes[copy] += bytes;
+  copies->rows += rows;
 }
 
-CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes) {
-  struct fikit_copying copying = begin_in(CU_STREAM_LEGACY, to, bytes);
-  return fikit_copy_end(&copying, true, REAL(cuMemcpyHtoD_v2)(to, from, bytes));
+/* Of those between host and device the longer way asks. */
+struct fikit_passing fikit_copies_begin(CUstream stream, const struct fikit_copies *copies) {
+  const size_t in = copies->bytes[FIKIT_COPY_IN], out = copies->bytes[FIKIT_COPY_OUT];
+  if (copies->bytes[FIKIT_COPY_NONE])
+    return (struct fikit_passing){.launch = fikit_fill_begin(stream, FIKIT_COPY_WITHIN, copies->bytes[FIKIT_COPY_NONE] + in + out, copies->rows)};
+  return fikit_copy_begin_move(stream, in + out == 0 ? FIKIT_COPY_NONE : in >= out ? FIKIT_COPY_IN : FIKIT_COPY_OUT, in >= out ? in : out);
 }
 
-CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void *from, size_t bytes) {
-  struct fikit_copying copying = begin_in(CU_STREAM_PER_THREAD, to, bytes);
-  return fikit_copy_end(&copying, true, REAL(cuMemcpyHtoD_v2_ptds)(to, from, bytes));
-}
+/* ---- copies of one piece of memory */
 
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream) {
-  struct fikit_copying copying = begin_in(fikit_legacy(stream), to, bytes);
-  return fikit_copy_end(&copying, false, REAL(cuMemcpyHtoDAsync_v2)(to, from, bytes, stream));
-}
+#define FLAT(to, from) fikit_copy_begin_flat(stream_meant, to, from, bytes)
 
-CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void *from, size_t bytes, CUstream stream) {
-  struct fikit_copying copying = begin_in(fikit_per_thread(stream), to, bytes);
-  return fikit_copy_end(&copying, false, REAL(cuMemcpyHtoDAsync_v2_ptsz)(to, from, bytes, stream));
-}
+FIKIT_COPY_SYNC(cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t bytes), (to, from, bytes), FLAT(FIKIT_DEVICE(to), FIKIT_HOST(from)))
+FIKIT_COPY_ASYNC(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream), (to, from, bytes, stream),
+                 FLAT(FIKIT_DEVICE(to), FIKIT_HOST(from)))
+FIKIT_COPY_ASYNC(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t bytes, CUstream stream), (to, from, bytes, stream),
+                 FLAT(FIKIT_HOST(to), FIKIT_DEVICE(from)))
+FIKIT_COPY_SYNC(cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes), (to, from, bytes), FLAT(FIKIT_DEVICE(to), FIKIT_DEVICE(from)))
+FIKIT_COPY_ASYNC(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream), (to, from, bytes, stream),
+                 FLAT(FIKIT_DEVICE(to), FIKIT_DEVICE(from)))
+FIKIT_COPY_SYNC(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t bytes), (to, from, bytes), FLAT(FIKIT_ANY(to), FIKIT_ANY(from)))
+FIKIT_COPY_ASYNC(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream), (to, from, bytes, stream),
+                 FLAT(FIKIT_ANY(to), FIKIT_ANY(from)))
+FIKIT_COPY_ASYNC(cuMemcpyWithAttributesAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, void *attributes, CUstream stream),
+                 (to, from, bytes, attributes, stream), FLAT(FIKIT_ANY(to), FIKIT_ANY(from)))
 
-static struct fikit_copying begin_out(CUstream stream, CUdeviceptr from, size_t bytes) {
-  fikit_touches_copied(stream, from, bytes);
-  return fikit_copy_begin(stream, FIKIT_COPY_OUT, bytes);
-}
+/* ---- to arrays and from them */
 
-CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  struct fikit_copying copying = begin_out(fikit_legacy(stream), from, bytes);
-  return fikit_copy_end(&copying, false, REAL(cuMemcpyDtoHAsync_v2)(to, from, bytes, stream));
-}
-
-CUresult cuMemcpyDtoHAsync_v2_ptsz(void *to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  struct fikit_copying copying = begin_out(fikit_per_thread(stream), from, bytes);
-  return fikit_copy_end(&copying, false, REAL(cuMemcpyDtoHAsync_v2_ptsz)(to, from, bytes, stream));
-}
-
-CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-  struct fikit_copying copying = begin_between(CU_STREAM_LEGACY, to, from, bytes);
-  return fikit_copy_end(&copying, true, REAL(cuMemcpy)(to, from, bytes));
-}
-
-CUresult cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-  struct fikit_copying copying = begin_between(CU_STREAM_PER_THREAD, to, from, bytes);
-  return fikit_copy_end(&copying, true, REAL(cuMemcpy_ptds)(to, from, bytes));
-}
-
-CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  struct fikit_copying copying = begin_between(fikit_legacy(stream), to, from, bytes);
-  return fikit_copy_end(&copying, false, REAL(cuMemcpyAsync)(to, from, bytes, stream));
-}
-
-CUresult cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  struct fikit_copying copying = begin_between(fikit_per_thread(stream), to, from, bytes);
-  return fikit_copy_end(&copying, false, REAL(cuMemcpyAsync_ptsz)(to, from, bytes, stream));
-}
+FIKIT_COPY_SYNC(cuMemcpyAtoA_v2, (CUarray to, size_t to_offset, CUarray from, size_t from_offset, size_t bytes), (to, to_offset, from, from_offset, bytes),
+                FLAT(FIKIT_ARRAY, FIKIT_ARRAY))
+FIKIT_COPY_SYNC(cuMemcpyAtoD_v2, (CUdeviceptr to, CUarray from, size_t offset, size_t bytes), (to, from, offset, bytes),
+                FLAT(FIKIT_DEVICE(to), FIKIT_ARRAY))
+FIKIT_COPY_SYNC(cuMemcpyDtoA_v2, (CUarray to, size_t offset, CUdeviceptr from, size_t bytes), (to, offset, from, bytes),
+                FLAT(FIKIT_ARRAY, FIKIT_DEVICE(from)))
+FIKIT_COPY_SYNC(cuMemcpyAtoH_v2, (void *to, CUarray from, size_t offset, size_t bytes), (to, from, offset, bytes), FLAT(FIKIT_HOST(to), FIKIT_ARRAY))
+FIKIT_COPY_ASYNC(cuMemcpyAtoHAsync_v2, (void *to, CUarray from, size_t offset, size_t bytes, CUstream stream), (to, from, offset, bytes, stream),
+                 FLAT(FIKIT_HOST(to), FIKIT_ARRAY))
+FIKIT_COPY_SYNC(cuMemcpyHtoA_v2, (CUarray to, size_t offset, const void *from, size_t bytes), (to, offset, from, bytes),
+                FLAT(FIKIT_ARRAY, FIKIT_HOST(from)))
+FIKIT_COPY_ASYNC(cuMemcpyHtoAAsync_v2, (CUarray to, size_t offset, const void *from, size_t bytes, CUstream stream), (to, offset, from, bytes, stream),
+                 FLAT(FIKIT_ARRAY, FIKIT_HOST(from)))

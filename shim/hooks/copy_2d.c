@@ -1,17 +1,7 @@
-/* Copies of rectangles: which way they go stands in their arguments. */
+/* Copies of rectangles: which way they go stands in their arguments, or the driver finds out. */
 #include "hooks/copy.h"
 #include "hooks/touches.h"
 #include "base/symbols.h"
-
-/* Where the arguments leave it to the driver to find out the direction, the copy passes unasked. */
-static enum fikit_copy way_of(const CUDA_MEMCPY2D *copy) {
-  int from = copy->srcMemoryType, to = copy->dstMemoryType;
-  bool from_device = from == CU_MEMORYTYPE_DEVICE || from == CU_MEMORYTYPE_ARRAY;
-  bool to_device = to == CU_MEMORYTYPE_DEVICE || to == CU_MEMORYTYPE_ARRAY;
-  if (from == CU_MEMORYTYPE_HOST && to_device)
-    return FIKIT_COPY_IN;
-  return from_device && to == CU_MEMORYTYPE_HOST ? FIKIT_COPY_OUT : FIKIT_COPY_NONE;
-}
 
 static bool may_be_on_device(int type) {
   return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED;
@@ -27,39 +17,19 @@ static void touches(CUstream stream, const CUDA_MEMCPY2D *copy) {
     fikit_touches_remember(stream, &written);
 }
 
-static struct fikit_copying begin(CUstream stream, const CUDA_MEMCPY2D *copy) {
-  if (copy && fikit_extents_any())
+static struct fikit_end end_of(int type, const void *host, CUdeviceptr device) {
+  return (struct fikit_end){type, type == CU_MEMORYTYPE_HOST ? (CUdeviceptr)host : type == CU_MEMORYTYPE_ARRAY ? 0 : device};
+}
+
+static struct fikit_passing begin(CUstream stream, const CUDA_MEMCPY2D *copy) {
+  if (!copy)
+    return (struct fikit_passing){.launch = {.entry = NULL}};
+  if (fikit_extents_any())
     touches(stream, copy);
-  return copy ? fikit_copy_begin(stream, way_of(copy), copy->WidthInBytes * copy->Height)
-              : (struct fikit_copying){.device = NULL};
+  return fikit_copy_begin(stream, end_of(copy->dstMemoryType, copy->dstHost, copy->dstDevice),
+                          end_of(copy->srcMemoryType, copy->srcHost, copy->srcDevice), copy->WidthInBytes * copy->Height, copy->Height);
 }
 
-CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *copy) {
-  struct fikit_copying copying = begin(CU_STREAM_LEGACY, copy);
-  return fikit_copy_end(&copying, true, REAL(cuMemcpy2D_v2)(copy));
-}
-
-CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *copy) {
-  struct fikit_copying copying = begin(CU_STREAM_PER_THREAD, copy);
-  return fikit_copy_end(&copying, true, REAL(cuMemcpy2D_v2_ptds)(copy));
-}
-
-CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *copy) {
-  struct fikit_copying copying = begin(CU_STREAM_LEGACY, copy);
-  return fikit_copy_end(&copying, true, REAL(cuMemcpy2DUnaligned_v2)(copy));
-}
-
-CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *copy) {
-  struct fikit_copying copying = begin(CU_STREAM_PER_THREAD, copy);
-  return fikit_copy_end(&copying, true, REAL(cuMemcpy2DUnaligned_v2_ptds)(copy));
-}
-
-CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream) {
-  struct fikit_copying copying = begin(fikit_legacy(stream), copy);
-  return fikit_copy_end(&copying, false, REAL(cuMemcpy2DAsync_v2)(copy, stream));
-}
-
-CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *copy, CUstream stream) {
-  struct fikit_copying copying = begin(fikit_per_thread(stream), copy);
-  return fikit_copy_end(&copying, false, REAL(cuMemcpy2DAsync_v2_ptsz)(copy, stream));
-}
+FIKIT_COPY_SYNC(cuMemcpy2D_v2, (const CUDA_MEMCPY2D *copy), (copy), begin(stream_meant, copy))
+FIKIT_COPY_SYNC(cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D *copy), (copy), begin(stream_meant, copy))
+FIKIT_COPY_ASYNC(cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D *copy, CUstream stream), (copy, stream), begin(stream_meant, copy))

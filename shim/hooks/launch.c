@@ -33,6 +33,16 @@ CUresult cuLaunchCooperativeKernel_ptsz(FIKIT_LAUNCH_KERNEL_ARGS) {
   return fikit_launch_end_with(&launch, result, f, params, NULL);
 }
 
+/* On one device it is a cooperative launch like any other. On several, each with a gate of its own, holding one part while another runs would be a deadlock. */
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned count, unsigned flags) {
+  if (!launches || count != 1)
+    return REAL(cuLaunchCooperativeKernelMultiDevice)(launches, count, flags);
+  const CUDA_LAUNCH_PARAMS *only = launches;
+  struct fikit_shape shape = {{only->gx, only->gy, only->gz}, {only->bx, only->by, only->bz}, only->shared_bytes, FIKIT_KIND_COOPERATIVE, false};
+  struct fikit_launch launch = fikit_launch_begin(fikit_legacy(only->stream), (uintptr_t)only->function, &shape);
+  return fikit_launch_end_with(&launch, REAL(cuLaunchCooperativeKernelMultiDevice)(launches, count, flags), only->function, only->params, NULL);
+}
+
 /* The attributes are read, never copied or edited. */
 static struct fikit_shape shape_of(const CUlaunchConfig *config) {
   struct fikit_shape shape = {{config->gridDimX, config->gridDimY, config->gridDimZ},

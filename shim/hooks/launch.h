@@ -21,6 +21,7 @@ struct fikit_launch {
   struct fikit_timed *timed; /* NULL: nobody looks at it; FIKIT_NOT_TIMED: not for its time */
   int64_t t_ns;
   uint32_t slot;
+  bool waits; /* the driver's call returns when the work is over: how long it took says nothing of the work's way to the device */
   struct fikit_pass pass;
 };
 
@@ -58,7 +59,7 @@ __attribute__((always_inline)) static inline CUresult fikit_launch_finish(const 
     seq = fikit_page_count(device->page, launch->pass.kind, launch->slot, launch->pass.request_seq, launch->t_ns);
   }
   if (looked_with && launch->timed != FIKIT_NOT_TIMED)
-    fikit_touches_timed(device, launch->timed, launch->stream, launch->slot, seq, launch->t_ns, looked_with);
+    fikit_touches_timed(device, launch->timed, launch->stream, launch->slot, seq, launch->waits ? fikit_now_ns() : launch->t_ns, looked_with);
   if (__builtin_expect(launch->pass.kind == FIKIT_ENTRY_GRANTED, 0)) {
     if (accepted)
       fikit_marker_set(device, launch->entry, launch->stream, launch->slot, launch->pass.request_seq);

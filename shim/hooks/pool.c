@@ -126,7 +126,11 @@ static bool convert(const struct fikit_place *place, CUdeviceptr *out, size_t by
     const struct fikit_place where_ = place_of(meant, pool);                                                    \
     if (convert(&where_, out, bytes, pool, stream, meant, from, &converted_))                                     \
       return converted_;                                                                                        \
-    FIKIT_ALLOCATE(where_, bytes, *out, call);                                                                  \
+    if (!fikit_memory_reserve(where_.device, bytes))                                                            \
+      return CUDA_ERROR_OUT_OF_MEMORY;                                                                          \
+    const CUresult result_ = (call);                                                                            \
+    fikit_allocated_in_order(&where_, bytes, result_ == CUDA_SUCCESS ? *out : 0);                                \
+    return result_;                                                                                             \
   } while (0)
 
 CUresult cuMemAllocAsync(CUdeviceptr *out, size_t bytes, CUstream stream) {

@@ -1,6 +1,5 @@
 /* Host synchronisation. It is never held, except a long copy that synchronises; what it proves to be complete is reported. */
 #include "base/clock.h"
-#include "hooks/touches.h"
 #include "hooks/complete.h"
 #include "hooks/copy.h"
 #include "memory/late_free.h"
@@ -55,15 +54,13 @@ CUresult cuStreamQuery_ptsz(CUstream stream) {
 
 /* A synchronous copy to the host returns when the default stream, to which it belongs, has completed it. */
 CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
-  fikit_touches_copied(CU_STREAM_LEGACY, from, bytes);
-  struct fikit_copying copying = fikit_copy_begin(CU_STREAM_LEGACY, FIKIT_COPY_OUT, bytes);
-  WAITING(CU_STREAM_LEGACY, fikit_copy_end(&copying, true, REAL(cuMemcpyDtoH_v2)(to, from, bytes)));
+  const struct fikit_passing passing = fikit_copy_begin_flat(CU_STREAM_LEGACY, FIKIT_HOST(to), FIKIT_DEVICE(from), bytes);
+  WAITING(CU_STREAM_LEGACY, fikit_copy_end(&passing, true, REAL(cuMemcpyDtoH_v2)(to, from, bytes)));
 }
 
 CUresult cuMemcpyDtoH_v2_ptds(void *to, CUdeviceptr from, size_t bytes) {
-  fikit_touches_copied(CU_STREAM_PER_THREAD, from, bytes);
-  struct fikit_copying copying = fikit_copy_begin(CU_STREAM_PER_THREAD, FIKIT_COPY_OUT, bytes);
-  WAITING(CU_STREAM_PER_THREAD, fikit_copy_end(&copying, true, REAL(cuMemcpyDtoH_v2_ptds)(to, from, bytes)));
+  const struct fikit_passing passing = fikit_copy_begin_flat(CU_STREAM_PER_THREAD, FIKIT_HOST(to), FIKIT_DEVICE(from), bytes);
+  WAITING(CU_STREAM_PER_THREAD, fikit_copy_end(&passing, true, REAL(cuMemcpyDtoH_v2_ptds)(to, from, bytes)));
 }
 
 static CUresult synchronize_all(CUresult (*synchronize)(CUcontext ctx), CUcontext ctx) {

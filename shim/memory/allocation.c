@@ -1,5 +1,6 @@
 #include "memory/allocation.h"
 #include "memory/convert.h"
+#include "memory/device_memory.h"
 #include "memory/extents.h"
 #include "memory/late_free.h"
 #include "memory/managed_pool.h"
@@ -13,7 +14,8 @@ struct fikit_allocation {
   struct fikit_place place;
   uint64_t bytes;
   bool movable;
-  bool linear; /* the handle is its address */
+  bool linear;   /* the handle is its address, */
+  bool in_order; /* and so is that of memory in stream order */
 };
 
 /* Pointer or array -> struct fikit_allocation; owner: the context. */
@@ -23,6 +25,11 @@ struct fikit_place fikit_place_current(void) {
   struct fikit_place place;
   place.device = fikit_device_current(&place.context);
   return place;
+}
+
+/* Not managed memory, which may be the host's at the moment. */
+static bool is_device_memory(const struct fikit_allocation *allocation) {
+  return allocation->in_order || (allocation->linear && !allocation->movable);
 }
 
 static void uncount(const struct fikit_allocation *allocation) {
@@ -46,6 +53,8 @@ static bool remember(struct fikit_allocation *allocation, uintptr_t handle) {
     return false;
   if (allocation->linear)
     fikit_extent_add(allocation->place.device, allocation->place.context, handle, allocation->bytes);
+  if (is_device_memory(allocation))
+    fikit_device_memory_add(allocation->place.context, handle, allocation->bytes);
   return true;
 }
 
@@ -66,21 +75,27 @@ static void allocated(const struct fikit_allocation *made, uintptr_t handle) {
 }
 
 void fikit_allocated(const struct fikit_place *place, uint64_t bytes, uintptr_t handle) {
-  allocated(&(struct fikit_allocation){*place, bytes, false, false}, handle);
+  allocated(&(struct fikit_allocation){*place, bytes, false, false, false}, handle);
+}
+
+void fikit_allocated_in_order(const struct fikit_place *place, uint64_t bytes, uintptr_t handle) {
+  allocated(&(struct fikit_allocation){*place, bytes, false, false, true}, handle);
 }
 
 void fikit_allocated_movable(const struct fikit_place *place, uint64_t bytes, uintptr_t handle) {
-  allocated(&(struct fikit_allocation){*place, bytes, true, true}, handle);
+  allocated(&(struct fikit_allocation){*place, bytes, true, true, false}, handle);
 }
 
 static void allocated_linear(const struct fikit_place *place, uint64_t bytes, uintptr_t handle) {
-  allocated(&(struct fikit_allocation){*place, bytes, false, true}, handle);
+  allocated(&(struct fikit_allocation){*place, bytes, false, true, false}, handle);
 }
 
 struct fikit_allocation *fikit_allocation_take(uintptr_t handle) {
   struct fikit_allocation *taken = (void *)handle_map_take(&allocations, handle);
   if (taken && taken->linear)
     fikit_extent_remove(handle);
+  if (taken && is_device_memory(taken))
+    fikit_device_memory_remove(handle);
   return taken;
 }
 
@@ -100,11 +115,13 @@ static void went_with_its_context(uintptr_t allocation) {
 void fikit_allocation_context_gone(CUcontext context) {
   handle_map_take_owner(&allocations, (uintptr_t)context, went_with_its_context);
   fikit_extents_context_gone(context);
+  fikit_device_memory_context_gone(context);
 }
 
 void fikit_allocation_forget_all(void) {
   handle_map_forget_all(&allocations);
   fikit_extents_forget_all();
+  fikit_device_memory_forget_all();
 }
 
 /* ---- linear memory */

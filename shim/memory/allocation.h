@@ -18,6 +18,7 @@ struct fikit_place fikit_place_current(void);
 
 /* After fikit_memory_reserve (_reserve_movable) of `bytes`: the driver made `handle`, or failed (0). */
 void fikit_allocated(const struct fikit_place *place, uint64_t bytes, uintptr_t handle);
+void fikit_allocated_in_order(const struct fikit_place *place, uint64_t bytes, uintptr_t handle); /* GPU memory in stream order */
 void fikit_allocated_movable(const struct fikit_place *place, uint64_t bytes, uintptr_t handle);
 
 /* Before the driver frees `handle`: forget it, since another thread may be given the same one at once; then, with the

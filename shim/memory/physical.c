@@ -4,6 +4,7 @@
  */
 #include "memory/physical.h"
 #include "base/handle_map.h"
+#include "memory/device_memory.h"
 #include "memory/memory.h"
 #include "base/memory_abi.h"
 #include "base/symbols.h"
@@ -118,6 +119,8 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGeneric
     give_back_unused(physical);
   }
   fikit_unlock_around(&changing);
+  if (!mapping)
+    fikit_device_memory_add(NULL, address, bytes);
   free(mapping);
   return result;
 }
@@ -144,6 +147,8 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
     return REAL(cuMemUnmap)(address, bytes);
   struct mapping *taken = take_within(address, bytes);
   fikit_unlock_around(&changing);
+  for (const struct mapping *mapping = taken; mapping; mapping = mapping->next)
+    fikit_device_memory_remove(mapping->address);
   CUresult result = REAL(cuMemUnmap)(address, bytes);
   if (!taken || !fikit_lock_around(&changing))
     return result;
@@ -155,6 +160,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
       give_back_unused(mapping->physical);
       free(mapping);
     } else {
+      fikit_device_memory_add(NULL, mapping->address, mapping->bytes);
       mapping->next = mappings;
       mappings = mapping;
     }

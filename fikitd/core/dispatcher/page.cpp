@@ -45,7 +45,7 @@ std::size_t checked_bytes(int memfd) {
 } // namespace
 
 int make_page(bool measure, std::int64_t lease_ns, std::int64_t spin_ns, std::uint32_t sample_every,
-              std::uint32_t version, bool fills_ask, std::string_view collective_names) {
+              std::uint32_t version, std::string_view collective_names) {
   if (version < FIKIT_PROTOCOL_OLDEST || version > FIKIT_PROTOCOL_VERSION)
     throw std::invalid_argument("no page of protocol version " + std::to_string(version));
   if (collective_names.size() > FIKIT_COLLECTIVES_BYTES - 2)
@@ -64,7 +64,7 @@ int make_page(bool measure, std::int64_t lease_ns, std::int64_t spin_ns, std::ui
     page->spin_ns = spin_ns;
     page->sample_every = sample_every;
     if (version >= FIKIT_SINCE_FILLS) {
-      page->fills_ask.store(fills_ask ? 1 : 0, std::memory_order_relaxed);
+      page->fills_ask.store(1, std::memory_order_relaxed);
       std::copy(collective_names.begin(), collective_names.end(), page->collective_names);
     }
     munmap(page, bytes);

@@ -257,7 +257,7 @@ struct fikit_page {
   FIKIT_ATOMIC(int64_t) gate_until_ns; /* a CLOSED gate counts as OPEN after this moment, and where it is more than FIKIT_MOST_LEASE_NS ahead; renewed by the daemon */
   FIKIT_ATOMIC(uint64_t) ring_tail; /* entries the daemon has consumed (measuring clients ring the doorbell at half) */
   FIKIT_ATOMIC(uint32_t) marker_interval; /* put a mark behind one launch in so many, and where the bits below say so; 0: none */
-  /* Since version 5. 1: a memset or copy within the device is a launch; 0: passes. */
+  /* Since version 5. 1: a memset or copy within the device is a launch; 0, as older daemons had it with MPS: passes. */
   FIKIT_ATOMIC(uint32_t) fills_ask;
   /* Since version 3: at a CLOSED gate a launch of a known slot (known_slots; older shims: of any) goes on without asking
    * while launch_seq is below this. The daemon raises and lowers it at any time; it says "not after that", so a launch that

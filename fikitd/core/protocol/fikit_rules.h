@@ -81,7 +81,7 @@ static inline bool fikit_copy_asks(const struct fikit_page *page, enum fikit_cop
   return from != 0 && bytes >= from && !fikit_gate_open(page);
 }
 
-/* Memsets and copies within the device are launches: what they do costs a turn on the device. */
+/* Memsets and copies within the device are launches: the device does them as it does kernels. */
 static inline bool fikit_fills_ask(const struct fikit_page *page) {
   return page->version >= FIKIT_SINCE_FILLS && FIKIT_LOAD(page->fills_ask, relaxed) != 0;
 }

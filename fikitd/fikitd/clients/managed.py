@@ -136,11 +136,7 @@ class Managed:
         """Descriptors of its page and its doorbell."""
         kept = client.kept
         try:
-            if kept:
-                page = os.dup(kept.page)
-            else:
-                overlaps = client.mode != SLICES
-                page = self._gpus.make_page(client.record.measure, client.version, overlaps=overlaps)
+            page = os.dup(kept.page) if kept else self._gpus.make_page(client.record.measure, client.version)
             taken.callback(os.close, page)
             doorbell = os.dup(kept.doorbell) if kept else os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             taken.callback(os.close, doorbell)

@@ -104,7 +104,6 @@ class Core(Protocol):
         sample_every: int,
         version: int,
         *,
-        fills_ask: bool,
         collective_names: str,
     ) -> int: ...
 
@@ -121,15 +120,12 @@ class Gpus:
         self._dispatchers: dict[str, Dispatcher] = {}
         self._clients: dict[str, Places] = {}
 
-    def make_page(self, measure: bool, version: int, *, overlaps: bool = False) -> int:
-        """A new client's page, as its shim reads it: descriptor of a sealed memfd, the caller's to close.
-
-        `overlaps`: kernels of other processes run beside its own (MPS), so that a memset takes no turn from anybody.
-        """
+    def make_page(self, measure: bool, version: int) -> int:
+        """A new client's page, as its shim reads it: descriptor of a sealed memfd, the caller's to close."""
         s = self._scheduler
         return self._core.make_page(
             measure, s.lease_ms * 1_000_000, s.spin_us * 1000, s.sample_every, version,
-            fills_ask=not overlaps, collective_names="".join(f"{name}\0" for name in s.collective_kernels),
+            collective_names="".join(f"{name}\0" for name in s.collective_kernels),
         )  # fmt: skip
 
     def protection(self, record: JobRecord, warn: Callable[[str], None]) -> Protection:

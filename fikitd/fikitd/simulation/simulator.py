@@ -108,24 +108,22 @@ class Trace:
         """What a measuring run alone on the device learns."""
         return self.profile_under({})
 
-    def profile_under(
-        self, tuning: Mapping[str, float], *, fills: bool = True, timing_ns: int = 0
-    ) -> _simulator.Profile:
+    def profile_under(self, tuning: Mapping[str, float], *, timing_ns: int = 0) -> _simulator.Profile:
         """The same, measured by a fikitd with these constants: how much work a run may be says what is learnt of runs.
 
-        fills: memsets and copies within the device are launches, as they are without MPS. timing_ns: as Scenario has it.
+        timing_ns: as Scenario has it.
         """
         known = {name: value for name, value in tuning.items() if name in LEARNT_BY}
-        key = (fills, timing_ns, tuple(sorted(known.items())))
+        key = (timing_ns, tuple(sorted(known.items())))
         if key not in self._profiles:
             self._profiles[key] = _simulator.learn(
-                self.native, self.learning_passes, self.learning_ns, stored=self.stored, fills=fills, tuning=known,
+                self.native, self.learning_passes, self.learning_ns, stored=self.stored, tuning=known,
                 timing_ns=timing_ns,
             )  # fmt: skip
         return self._profiles[key]
 
     @cached_property
-    def _profiles(self) -> dict[tuple[bool, int, tuple[tuple[str, float], ...]], _simulator.Profile]:
+    def _profiles(self) -> dict[tuple[int, tuple[tuple[str, float], ...]], _simulator.Profile]:
         return {}
 
     @cached_property
@@ -173,9 +171,9 @@ class Scenario:
     device: Device = SLICES
     timing_ns: int = 0
 
-    def profile(self, trace: Trace, *, fills: bool) -> _simulator.Profile:
+    def profile(self, trace: Trace) -> _simulator.Profile:
         """What its jobs know of this one."""
-        return trace.profile_under(self.tuning, fills=fills, timing_ns=self.timing_ns)
+        return trace.profile_under(self.tuning, timing_ns=self.timing_ns)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "high", self.high.on(self.device))
@@ -278,15 +276,14 @@ def _run_named(
     splits: bool = False,
 ) -> _simulator.Result:
     """`make`: of a policy that fikitd does not have, whatever its name."""
-    weighted, fills = policy == "weighted", scenario.device.sharing == "slices"
+    weighted = policy == "weighted"
     high = _simulator.Job(
         scenario.high.native,
         priority=priorities.parse("high"),
-        profile=None if scenario.cold or alone else scenario.profile(scenario.high, fills=fills),
+        profile=None if scenario.cold or alone else scenario.profile(scenario.high),
         rhythm=scenario.rhythm,
         runs=scenario.runs,
         managed=not alone,
-        fills=fills,
         weight=WEIGHTS["high"] if weighted else 1.0,
         arrivals=scenario.arrival_times(),
     )
@@ -294,10 +291,9 @@ def _run_named(
         _simulator.Job(
             low.native,
             priority=priorities.parse("low"),
-            profile=None if scenario.cold else scenario.profile(low, fills=fills),
+            profile=None if scenario.cold else scenario.profile(low),
             rhythm=scenario.rhythm,
             runs=scenario.runs,
-            fills=fills,
             weight=WEIGHTS["low"] if weighted else 1.0,
             mps_priority=int(policy == "mps-priority"),
         )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from shim_daemon import COPY, DONE, DRAINED, LONGEST_LEASE_S, Daemon, Page, wait_for
+from shim_copies import CALLS as WORK
+from shim_daemon import COPY, DONE, DRAINED, EXPIRED, LAUNCH, LONGEST_LEASE_S, Daemon, Page, wait_for
 from shim_program import Program
 from shim_table import TABLE
 
@@ -19,24 +21,13 @@ StartDaemon = Callable[..., Daemon]
 
 MIB = 1 << 20
 IN, OUT = 1, 2
-SYMBOLS = [symbol for symbol, treatment in TABLE.handled.items() if treatment == "COPY"]
-# copy(symbol, way, size): by any of the calls; memory of the device lies below 1 GiB in this stand-in driver.
-CALLS = """
-from ctypes import c_size_t, c_void_p, c_int, Structure, byref
-class Rectangle(Structure):
-    _fields_ = [(s + n, t) for s in ("src", "dst") for n, t in (("X", c_size_t), ("Y", c_size_t), ("type", c_int), ("host", c_void_p),
-                ("device", c_void_p), ("array", c_void_p), ("pitch", c_size_t))] + [("width", c_size_t), ("height", c_size_t)]
-HOST, DEVICE = 0x7f0000000000, 0x1000
-def copy(symbol, way, size, types=(1, 2)):
-    to, origin = (DEVICE, HOST) if way == 1 else (HOST, DEVICE)
-    more = [None] if "Async" in symbol else []
-    if "2D" in symbol:
-        kinds = types if way == 1 else types[::-1]
-        rectangle = Rectangle(srctype=kinds[0], dsttype=kinds[1], srcdevice=origin, dstdevice=to, width=size // 4, height=4)
-        return getattr(cu, symbol)(byref(rectangle), *more)
-    return getattr(cu, symbol)(c_void_p(to), c_void_p(origin), c_size_t(size), *more)
-def ways(symbol):
-    return [1] if "HtoD" in symbol else [2] if "DtoH" in symbol else [1, 2]
+# The calls that programs make all the time; test_shim_every_call.py has the others.
+OFTEN = re.compile(r"cuMemcpy((HtoD|DtoH)(Async)?|2D(Unaligned|Async)?|Async)?(_v2)?(_pt[sd][sz])?")
+SYMBOLS = [symbol for symbol, treatment in TABLE.handled.items() if treatment == "COPY" and OFTEN.fullmatch(symbol)]
+# copy(symbol, way, size): by any of the calls.
+CALLS = f"""{WORK}
+def copy(symbol, way, size, types=None): return work(symbol, way, size, None, types)
+def between(symbol): return [way for way in ways(symbol) if way]
 """
 
 
@@ -61,7 +52,7 @@ def asks(page: Page, request: int) -> None:
 EVERY = f"""
 pause()
 for symbol in {SYMBOLS}:
-    for way in ways(symbol):
+    for way in between(symbol):
         before = calls(symbol)
         check(copy(symbol, way, {MIB}))
         assert calls(symbol) == before + 1
@@ -110,7 +101,7 @@ def test_a_long_copy_waits_at_a_closed_gate(symbol: str, copying: Callable[..., 
     run = copying(
         fikitd,
         f"check(launch(function('k')))\nsay('launched')\npause()\n"
-        f"for way in ways({symbol!r}): check(copy({symbol!r}, way, {8 * MIB}))",
+        f"for way in between({symbol!r}): check(copy({symbol!r}, way, {8 * MIB}))",
     )
     assert run.line() == "launched"
     fikitd.page().close_gate(60)
@@ -224,13 +215,13 @@ def test_a_captured_copy_neither_waits_nor_is_reported(copying: Callable[..., Pr
     assert page.ring() == []
 
 
-def test_copies_between_arguments_that_say_nothing_pass(copying: Callable[..., Program], daemon: StartDaemon) -> None:
+def test_a_rectangle_goes_the_way_of_its_addresses_where_its_types_leave_that_to_the_driver(
+    copying: Callable[..., Program], daemon: StartDaemon
+) -> None:
     fikitd = daemon(closed=True, lease_s=LONGEST_LEASE_S)
-    code = f"pause()\nfor types in ((1, 1), (2, 2), (4, 2), (1, 4), (3, 2)): check(copy('cuMemcpy2D_v2', 1, {8 * MIB}, types))\n"
-    run = copying(fikitd, code)
-    page = _begun(run, fikitd, MIB)
-    run.finish()
-    assert page.ring() == []
+    code = f"for types in ((1, 1), (4, 2), (4, 4)): check(copy('cuMemcpy2D_v2', 1, {8 * MIB}, types))\n"
+    copying(fikitd, code).finish()
+    assert copies(fikitd.page()) == [(IN, 8 * MIB)] * 2
 
 
 def test_a_granted_copy_to_the_host_still_proves_work_complete(
@@ -246,3 +237,98 @@ def test_a_granted_copy_to_the_host_still_proves_work_complete(
         page.grant()
     run.finish()
     assert [entry.value for entry in page.of_kind(DRAINED)] == [1]
+
+
+# ---- within the device, by calls that do not say so: launches
+
+
+# What `allocate` gives is at `memory`; the two halves of it are copied onto each other.
+HALVES = """
+from ctypes import c_uint64, c_void_p, c_size_t
+memory = c_uint64()
+def halves(symbol="cuMemcpyAsync"):
+    check(getattr(cu, symbol)(c_void_p(memory.value), c_void_p(memory.value + 2048), c_size_t(2048), None))
+"""
+ALLOCATIONS = {
+    "plain": ("cu.cuMemAlloc_v2(byref(memory), c_size_t(4096))", "cu.cuMemFree_v2(memory)"),
+    "in stream order": ("cu.cuMemAllocAsync(byref(memory), c_size_t(4096), None)", "cu.cuMemFreeAsync(memory, None)"),
+    "until its context ends": ("cu.cuMemAlloc_v2(byref(memory), c_size_t(4096))", "cu.cuCtxDestroy_v2(ctx)"),
+}
+
+
+@pytest.mark.parametrize("kind", ALLOCATIONS)
+def test_at_an_open_gate_the_shims_own_table_says_what_is_within_the_device(
+    kind: str, copying: Callable[..., Program], daemon: StartDaemon
+) -> None:
+    """And nobody asks the driver, who may take a lock."""
+    allocate, free = ALLOCATIONS[kind]
+    fikitd = daemon(fills_ask=True)
+    code = f"""{HALVES}
+ctx = context()
+halves()
+check({allocate})
+halves()
+check({free})
+say(calls("cuPointerGetAttribute"))
+"""
+    out, _ = copying(fikitd, code).finish()
+    assert out == "0\n"
+    page = fikitd.page()
+    fikitd.names()
+    assert [entry.kind for entry in page.ring()] == [LAUNCH]
+    assert [(kernel["name"], kernel["grid"]) for kernel in fikitd.kernels.values()] == [
+        ("copy within the device", (11, 1, 1))
+    ]
+
+
+def test_memory_that_was_freed_is_none_of_the_device(copying: Callable[..., Program], daemon: StartDaemon) -> None:
+    fikitd = daemon(fills_ask=True)
+    allocate, free = ALLOCATIONS["plain"]
+    copying(fikitd, f"{HALVES}\ncheck({allocate}); check({free}); halves()").finish()
+    assert fikitd.page().ring() == []
+
+
+def test_a_copy_to_the_host_that_names_memory_of_the_device_is_within_it(
+    copying: Callable[..., Program], daemon: StartDaemon
+) -> None:
+    fikitd = daemon(fills_ask=True, closed=True, lease_s=0.1)
+    allocate, _ = ALLOCATIONS["plain"]
+    copying(
+        fikitd, f"{HALVES}\ncheck({allocate}); halves('cuMemcpyHtoDAsync_v2'); halves('cuMemcpyDtoHAsync_v2')"
+    ).finish()
+    assert [entry.kind for entry in fikitd.page().ring()] == [EXPIRED] * 2
+
+
+def test_a_copy_of_rows_is_another_kernel_than_one_piece_of_as_many_bytes(
+    copying: Callable[..., Program], daemon: StartDaemon
+) -> None:
+    fikitd = daemon(fills_ask=True)
+    copying(fikitd, "check(copy('cuMemcpy2D_v2', 0, 4096)); check(copy('cuMemcpyDtoD_v2', 0, 4096))").finish()
+    fikitd.names()
+    assert sorted(kernel["grid"] for kernel in fikitd.kernels.values()) == [(12, 1, 1), (12, 3, 1)]
+
+
+def test_many_threads_that_allocate_and_copy_find_their_memory(
+    copying: Callable[..., Program], daemon: StartDaemon
+) -> None:
+    """The table is read while others change it: what is not found goes by uncounted, nothing else may happen."""
+    fikitd = daemon(fills_ask=True)
+    code = f"""{HALVES}
+import threading
+ctx = c_void_p(); check(cu.cuCtxGetCurrent(byref(ctx)))
+check(cu.cuMemAlloc_v2(byref(memory), c_size_t(4096)))
+def changes():
+    check(cu.cuCtxSetCurrent(ctx))
+    for _ in range(300):
+        piece = c_uint64()
+        check(cu.cuMemAllocAsync(byref(piece), c_size_t(4096), None))
+        check(cu.cuMemFreeAsync(piece, None))
+def copies():
+    check(cu.cuCtxSetCurrent(ctx))
+    for _ in range(300): halves()
+threads = [threading.Thread(target=run) for run in (changes, copies, copies)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+    copying(fikitd, code).finish()
+    assert 500 <= fikitd.page().launches() <= 600

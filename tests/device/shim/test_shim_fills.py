@@ -1,4 +1,4 @@
-"""Memsets and copies within the device pass the gate as launches where they would cost a turn on it, and go by elsewhere."""
+"""Memsets and copies within the device pass the gate as launches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from shim_daemon import EXPIRED, GRANTED, LAUNCH, LONGEST_LEASE_S, Daemon, wait_for
+from shim_copies import CALLS as WORK
+from shim_daemon import GRANTED, LAUNCH, LONGEST_LEASE_S, Daemon, wait_for
 from shim_program import Program
 from shim_table import TABLE
 
@@ -15,15 +16,11 @@ pytest_plugins = ["shim_fixtures"]
 StartDaemon = Callable[..., Daemon]
 Fill = Callable[[Daemon, str], Program]
 
-SYMBOLS = [symbol for symbol, treatment in TABLE.handled.items() if treatment == "FILL"]
-# fill(symbol, count): by any of the calls; of rectangles, four rows of a quarter.
-CALLS = """
-from ctypes import c_size_t, c_void_p
-def fill(symbol, count, stream=None):
-    to, more = c_void_p(0x1000), [stream] if "Async" in symbol else []
-    if "DtoD" in symbol: return getattr(cu, symbol)(to, c_void_p(0x2000), c_size_t(count), *more)
-    if "D2D" in symbol: return getattr(cu, symbol)(to, c_size_t(4096), 7, c_size_t(count // 4), c_size_t(4), *more)
-    return getattr(cu, symbol)(to, 7, c_size_t(count), *more)
+SYMBOLS = [symbol for symbol, treatment in TABLE.handled.items() if treatment == "FILL" and "Memset" in symbol]
+SYMBOLS += ["cuMemcpyDtoD_v2", "cuMemcpyDtoD_v2_ptds", "cuMemcpyDtoDAsync_v2", "cuMemcpyDtoDAsync_v2_ptsz"]
+# fill(symbol, count): by any of the calls; count is of elements.
+CALLS = f"""{WORK}
+def fill(symbol, count, stream=None): return work(symbol, 0, count, stream)
 context()
 """
 
@@ -47,13 +44,6 @@ def test_each_form_is_counted_as_a_kernel_of_its_size(filling: Fill, daemon: Sta
     assert {kernel["kind"] for kernel in fikitd.kernels.values()} == {0}
 
 
-@pytest.mark.parametrize("symbol", SYMBOLS)
-def test_each_form_waits_at_a_closed_gate(symbol: str, filling: Fill, daemon: StartDaemon) -> None:
-    fikitd = daemon(fills_ask=True, closed=True, lease_s=0.05)
-    filling(fikitd, f"check(fill({symbol!r}, 64))").finish()
-    assert [entry.kind for entry in fikitd.page().ring()] == [EXPIRED]
-
-
 def test_a_memset_goes_when_it_is_granted_and_not_before(filling: Fill, daemon: StartDaemon) -> None:
     fikitd = daemon(fills_ask=True, closed=True, lease_s=30)
     program = filling(fikitd, "say('go'); check(fill('cuMemsetD8Async', 64)); say(calls('cuMemsetD8Async'))")
@@ -67,7 +57,7 @@ def test_a_memset_goes_when_it_is_granted_and_not_before(filling: Fill, daemon: 
 
 
 @pytest.mark.parametrize("page", [{"fills_ask": False}, {"fills_ask": True, "version": 4}])
-def test_where_they_cost_no_turn_they_go_by_a_closed_gate(
+def test_where_fikitd_does_not_ask_for_that_they_go_by_a_closed_gate(
     filling: Fill, daemon: StartDaemon, page: dict[str, object]
 ) -> None:
     fikitd = daemon(closed=True, lease_s=LONGEST_LEASE_S, **page)

@@ -277,12 +277,13 @@ class Daemon:
         version: int = VERSION,
         collectives: bytes = b"",
         fills_ask: bool = False,
+        copies_ask_from: int = 0,
         deaf: bool = False,
         late: bool = False,
         join: bytes | None = None,
     ) -> None:
         self.version = version  # the newest that it knows
-        self.collectives, self.fills_ask = collectives, fills_ask  # of its pages
+        self.collectives, self.fills_ask, self.copies_ask_from = collectives, fills_ask, copies_ask_from  # of its pages
         self.join = join  # the answer to who asks to join MPS, empty: none; None: as a fikitd that knows of no MPS
         self.deaf = deaf  # after the hello: its node is busy
         self.path, self.at, self.answer = path, at, answer
@@ -356,6 +357,7 @@ class Daemon:
         page = Page(self.at, self.measure, int(self.lease_s * 1e9), self.spin_ns, self.sample_every, version)
         struct.pack_into(f"{len(self.collectives)}s", page.bytes, self.at["collective_names"], self.collectives)
         page.set_u32("fills_ask", self.fills_ask)
+        struct.pack_into("<QQ", page.bytes, self.at["copies_ask_from"], *[self.copies_ask_from] * 2)
         if self.closed:
             page.close_gate(self.lease_s)
         pid = struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]

@@ -74,13 +74,6 @@ def test_kernel_descriptions_reach_the_dispatcher(daemon: Daemon) -> None:
     assert described == [(7, "_Z4gemm", 0xAB, (2, 1, 1), (64, 1, 1), 0, 0)]
 
 
-def test_memsets_of_a_program_take_no_turns_where_the_driver_says_that_mps_overlaps_them(daemon: Daemon) -> None:
-    daemon.job()
-    daemon.client()
-    daemon.client(purpose=protocol.HELLO_MPS)
-    assert [page["fills_ask"] for page in daemon.core.pages] == [True, False]
-
-
 def test_a_process_without_a_job_is_refused_with_the_reason(daemon: Daemon) -> None:
     daemon.proc.add(os.getpid(), uid=ME)
     client = FakeClient(daemon.run_dir)

@@ -164,7 +164,7 @@ def free_of_cost() -> Callable[[str, str, str], tuple[float, float]]:
         return traces.setdefault(name, simulator.parse(name, text))
 
     def profile(name: str) -> _simulator.Profile:
-        return load(name).profile_under({}, fills=False)
+        return load(name).profile_under({})
 
     def run(high: str, low: str, policy: str) -> tuple[float, float]:
         requests = 2 if "train" in high else 60
