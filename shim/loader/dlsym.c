@@ -3,6 +3,7 @@
 #include "loader/libc_function.h"
 #include "loader/loader.h"
 #include "loader/nvml.h"
+#include "base/log.h"
 #include "base/symbols.h"
 
 #include <dlfcn.h>
@@ -32,6 +33,14 @@ static void *found_in(void *handle, const char *name, const char *version, const
   return driver && fikit_lookup_version(driver, name, version) ? (void *)export->own : NULL;
 }
 
+/* The program uses another copy of the driver: a file of its own (a newer driver beside the node's), or ours in another namespace (dlmopen).
+ * The handles of one copy mean nothing to the other, so that no call of the second one may come to ours. */
+static void say_second_copy(const char *path) {
+  static bool said;
+  if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+    fikit_log("what this program runs by %s runs without priorities: it is a second copy of the CUDA driver in this process.", path);
+}
+
 struct answer fikit_dlsym_filter(void *handle, const char *name, const char *version)
     __attribute__((visibility("hidden")));
 struct answer fikit_dlsym_filter(void *handle, const char *name, const char *version) {
@@ -39,17 +48,23 @@ struct answer fikit_dlsym_filter(void *handle, const char *name, const char *ver
   fikit_loader_ready();
   if (!fikit_is_glibc())
     return pass;
-  if (name && !version && handle != RTLD_DEFAULT && handle != RTLD_NEXT && fikit_nvml_handles(name))
+  const bool pseudo = handle == RTLD_DEFAULT || handle == RTLD_NEXT;
+  if (name && !version && !pseudo && fikit_nvml_handles(name))
     return (struct answer){fikit_nvml_lookup(handle, name), 1};
   /* Pseudo handles keep the caller's meaning: the search finds our exports first anyway, or starts after them. */
-  bool pseudo = (handle == RTLD_DEFAULT || handle == RTLD_NEXT) && !version;
-  if (pseudo || !name || name[0] != 'c' || name[1] != 'u' || fikit_driver_busy())
+  if ((pseudo && !version) || !name || name[0] != 'c' || name[1] != 'u' || fikit_driver_busy())
     return pass;
   int symbol = fikit_symbol_of(name);
   if (symbol < 0)
     return pass;
 
   const struct fikit_export *export = &fikit_exports[symbol];
+  if (!pseudo && fikit_in_other_namespace(handle)) {
+    const void *other = export->handled ? fikit_lookup(handle, name) : NULL;
+    if (other && is_driver(fikit_object_of(other)))
+      say_second_copy(fikit_object_of(other));
+    return pass;
+  }
   void *found = found_in(handle, name, version, export);
   if (!found)
     return (struct answer){NULL, 1};
@@ -64,5 +79,9 @@ struct answer fikit_dlsym_filter(void *handle, const char *name, const char *ver
   if (!is_driver(object)) /* another library's function of that name, looked up in that library */
     return (struct answer){found, 1};
   fikit_driver_adopt(object);
-  return (struct answer){export->handled ? (void *)export->own : found, 1};
+  if (fikit_driver_holds(found))
+    return (struct answer){export->handled ? (void *)export->own : found, 1};
+  if (export->handled && fikit_driver())
+    say_second_copy(object);
+  return (struct answer){found, 1};
 }

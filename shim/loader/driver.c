@@ -65,6 +65,11 @@ void fikit_driver_adopt(const char *path) {
   open_driver(path);
 }
 
+bool fikit_driver_holds(const void *function) {
+  const void *of_driver = fikit_driver() ? fikit_real(FIKIT_SYM_cuInit) : NULL;
+  return of_driver && fikit_same_object(of_driver, function);
+}
+
 /* What a slot holds when the driver has no such function. Extra arguments are ignored by the calling convention. */
 static CUresult lacking(void) {
   return CUDA_ERROR_NOT_FOUND;

@@ -86,6 +86,16 @@ const char *fikit_object_of(const void *address) {
   return dladdr(address, &info) ? info.dli_fname : NULL;
 }
 
+bool fikit_same_object(const void *address, const void *other) {
+  Dl_info its, others;
+  return dladdr(address, &its) && dladdr(other, &others) && its.dli_fbase == others.dli_fbase;
+}
+
+bool fikit_in_other_namespace(void *handle) {
+  Lmid_t namespace;
+  return dlinfo(handle, RTLD_DI_LMID, &namespace) == 0 && namespace != LM_ID_BASE;
+}
+
 /* jemalloc, a sanitizer, the program's own: with DEEPBIND the driver would free by libc what the C library's strdup got
  * from the other malloc. */
 static bool malloc_is_replaced(void) {

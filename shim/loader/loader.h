@@ -18,6 +18,12 @@ void *fikit_lookup_version(void *handle, const char *name, const char *version);
 /* Path of the object that holds `address`, or NULL. */
 const char *fikit_object_of(const void *address);
 
+/* Whether one object holds both. */
+bool fikit_same_object(const void *address, const void *other);
+
+/* Whether this handle is dlmopen's, of an object that has libraries of its own; of glibc only. */
+bool fikit_in_other_namespace(void *handle);
+
 /* Open the library at an absolute path; NULL if that fails. */
 void *fikit_open(const char *path);
 

@@ -92,10 +92,20 @@ bool fikit_nvml_handles(const char *name) {
          (name[sizeof prefix - 1] == 0 || strcmp(name + sizeof prefix - 1, "_v2") == 0);
 }
 
+static bool is_nvml(const void *function) {
+  const char *object = function ? fikit_object_of(function) : NULL, *slash = object ? strrchr(object, '/') : NULL;
+  return object && strncmp(slash ? slash + 1 : object, "libnvidia-ml.so", 15) == 0;
+}
+
+/* A second copy, whose devices are none of the first one's. One that was closed and opened again is no second. */
+static bool another_copy(const void *function) {
+  const void *first = (const void *)get_uuid;
+  return is_nvml(first) && !fikit_same_object(first, function);
+}
+
 void *fikit_nvml_lookup(void *handle, const char *name) {
   void *found = fikit_next_dlsym(handle, name);
-  const char *object = found ? fikit_object_of(found) : NULL, *slash = object ? strrchr(object, '/') : NULL;
-  if (!object || strncmp(slash ? slash + 1 : object, "libnvidia-ml.so", 15) != 0)
+  if (!is_nvml(found) || fikit_in_other_namespace(handle) || another_copy(found))
     return found;
   get_uuid = (nvml_result(*)(nvml_device, char *, unsigned))fikit_lookup(handle, "nvmlDeviceGetUUID");
   if (name[sizeof prefix - 1] == 0) {
