@@ -89,9 +89,9 @@ class ReportStore:
                         found.append(report)
         return found
 
-    def has(self, job: str) -> bool:
-        """Whether there is one, readable or not. OSError: nobody can say."""
-        return self._files.has(job)
+    def has(self, job: str, uid: int | None = None) -> bool:
+        """Whether there is one, or one of user `uid`'s, readable or not. OSError: nobody can say."""
+        return self._files.has(job, uid)
 
     def save(self, record: Report) -> Path:
         """Store a report in its user's directory, replacing an earlier one of the same job."""

@@ -78,7 +78,7 @@ class JobFiles:
         def save() -> None:
             own_directory.prepare(self._reports.directory, record.uid, record.gid)
             become(record.uid, record.gid)
-            if not self._reports.has(record.job):
+            if not self._reports.has(record.job, record.uid):
                 self._uses.save(use)
 
         try:

@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 import stat
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +35,7 @@ class StorageTimeout(OSError):
 
 class Storage:
     """Runs functions on short-lived daemon threads. One that hangs costs its user one of `limit` places, and nobody else.
+    Only the event loop touches it.
 
     A thread pool would not do: its workers change credentials for good (see `become`), and Python waits for pool threads
     at exit, also for one that sits in a dead NFS mount.
@@ -42,19 +44,23 @@ class Storage:
     def __init__(self, limit: int = 32) -> None:
         self._limit = limit
         self._threads: dict[int, set[Thread]] = {}  # by user; a place is taken for as long as its thread lives
+        self._in_time: Counter[int] = Counter()  # by user: calls that run, and for whose result somebody still waits
+        self._waiting: dict[int, list[asyncio.Future[None]]] = {}
 
     async def run(self, uid: int, function: Callable[[], _T], timeout_s: float = 1.5) -> _T:
-        """The result of `function`, which is done for user `uid`.
+        """The result of `function`, which is done for user `uid`: at once, or when an earlier call for that user has ended.
 
-        Raises what it raises, StorageTimeout after `timeout_s` or when too many earlier calls for that user still hang, and
-        OSError where the system gives no thread.
+        Raises what it raises, StorageTimeout when it takes longer than `timeout_s` (its wait for a place not among them) or when the
+        user's places are all taken by calls that hang, and OSError where the system gives no thread.
         """
-        if len(self._alive(uid)) >= self._limit:
-            raise StorageTimeout(errno.EBUSY, "the file system does not answer")
+        while len(self._alive(uid)) >= self._limit:
+            await self._change(uid)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_T] = loop.create_future()
 
         def finish(result: _T | None, error: BaseException | None) -> None:
+            self._threads.get(uid, set()).discard(thread)  # it does nothing any more
+            self._changed(uid)
             if future.done():
                 return
             if error is not None:
@@ -74,10 +80,29 @@ class Storage:
         thread = Thread(work)
         thread.start()
         self._threads.setdefault(uid, set()).add(thread)
+        self._in_time[uid] += 1
         try:
             return await asyncio.wait_for(future, timeout_s)
         except TimeoutError:
             raise StorageTimeout(errno.ETIMEDOUT, f"the file system did not answer within {timeout_s:g} s") from None
+        finally:
+            self._in_time[uid] -= 1
+            if not self._in_time[uid]:
+                del self._in_time[uid]
+            self._changed(uid)
+
+    async def _change(self, uid: int) -> None:
+        """Wait until a call of the user's has ended, or has run out of time. StorageTimeout where all have."""
+        if not self._in_time[uid]:
+            raise StorageTimeout(errno.EBUSY, "the file system does not answer")
+        change = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(uid, []).append(change)
+        await change
+
+    def _changed(self, uid: int) -> None:
+        for change in self._waiting.pop(uid, ()):
+            if not change.done():
+                change.set_result(None)
 
     async def settle(self, timeout_s: float) -> None:
         """Wait until nothing is under way, also what nobody waits for any more, but not longer than `timeout_s`.

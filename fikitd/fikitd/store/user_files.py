@@ -98,10 +98,10 @@ class UserFiles:
         for _, job, owner, directory in found:
             yield UserFile(directory / f"{job}{self._kind.suffix}", job, owner)
 
-    def has(self, job: str) -> bool:
-        """Whether there is one, readable or not. OSError: nobody can say."""
+    def has(self, job: str, uid: int | None = None) -> bool:
+        """Whether there is one, or one of user `uid`'s, readable or not. OSError: nobody can say."""
         try:
-            return any(file.path.exists() for file in self._candidates(job))
+            return any(file.path.exists() for file in self._candidates(job, uid))
         except FileNotFoundError:  # the directory is made with the first
             return False
 
@@ -146,20 +146,21 @@ class UserFiles:
         except OSError as error:
             raise self._error(self.directory / (job + self._kind.suffix), error) from None
 
-    def _candidates(self, job: str) -> list[UserFile]:
-        """Where one of `job` may be; for root, once for each user."""
+    def _candidates(self, job: str, of: int | None = None) -> list[UserFile]:
+        """Where one of `job` may be; for root, once for each user, unless it asks for those of one user: a thread that has taken that user's
+        rights can look into no other's directory."""
         name = job + self._kind.suffix
-        files = [UserFile(directory / name, job, uid) for uid, directory in self._directories()]
+        files = [UserFile(directory / name, job, uid) for uid, directory in self._directories(of)]
         before = self.directory / name
         with suppress(FileNotFoundError):
             files.append(UserFile(before, job, _owner(before.lstat())))
         return files
 
-    def _directories(self) -> Iterable[tuple[int, Path]]:
-        me = os.geteuid()
-        if me != 0:
-            return [(me, directory) for directory in own_directory.of(self.directory, me)]
-        return own_directory.everybodys(self.directory)
+    def _directories(self, of: int | None = None) -> Iterable[tuple[int, Path]]:
+        uid = (os.geteuid() or None) if of is None else of
+        if uid is None:
+            return own_directory.everybodys(self.directory)
+        return [(uid, directory) for directory in own_directory.of(self.directory, uid)]
 
     def _error(self, path: Path, error: BaseException) -> Exception:
         return self._kind.error(f"{self._kind.what} {path} could not be read: {unreadable(path, error)}")

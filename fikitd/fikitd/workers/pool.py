@@ -21,6 +21,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
+from fikitd.base.shares import CONNECTIONS
 from fikitd.base.validation import integer, no_constant, printable, string
 from fikitd.store.storage import StorageTimeout
 from fikitd.worker import LENGTH, MAX_CHUNK_BYTES, Limits
@@ -29,13 +30,14 @@ _log = logging.getLogger("fikitd")
 
 PLACES_PER_USER: Final = 4
 PLACES: Final = 32  # for all: no user can take them
-WAITING_PER_USER: Final = 64  # calls
+WAITING_PER_USER: Final = CONNECTIONS.user  # calls: all of a user's programs may end at once
 IDLE_S: Final = 10.0
 END_S: Final = 1.0
 START_S: Final = 10.0  # a busy node takes seconds to start a Python
 RESTART_S: Final = 1.0  # between two nurseries
 MAX_ANSWER_HEAD_BYTES: Final = 64 * 1024
 _PART_BYTES: Final = 256 * 1024
+NOBODY: Final = -1
 _USUAL: Final = Limits()
 
 Chunks = Iterable[bytes] | AsyncIterable[bytes]
@@ -67,6 +69,12 @@ class Call(Protocol):
     ) -> tuple[Any, bytes]: ...
 
 
+class _Waiting(NamedTuple):
+    user: int
+    own: bool  # for a change of this user's workers; False: of anybody's
+    change: asyncio.Future[None]
+
+
 @dataclass(eq=False)
 class _Worker:
     user: int
@@ -88,7 +96,7 @@ class Workers:
         self._born_s = -RESTART_S
         self._workers: set[_Worker] = set()  # those that have not ended: each has a place
         self._idle: dict[tuple[int, Rights], list[_Worker]] = {}
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting: deque[_Waiting] = deque()
 
     def start(self) -> None:
         """Starts what starts workers, so that the first call need not wait for it. A failure shows at that call."""
@@ -110,11 +118,11 @@ class Workers:
         """Result and answer of `user_work.do`, done with `rights` at the expense of `user` (default: the one whose rights they are).
 
         The answer has at most `answer_bytes`. Raises WorkFailed with the reason, StorageTimeout when it takes longer than
-        `timeout_s` or too much of the user's is under way. The result is what the user's process says: check it.
+        `timeout_s`, when no place becomes free for so long, or too much of the user's is under way. The result is what the user's process says: check it.
         """
         user = rights.uid if user is None else user
         try:
-            async with asyncio.timeout(timeout_s), self._at_work(user, rights) as worker:
+            async with self._at_work(user, rights, timeout_s) as worker:
                 await _send(worker.stream, {"work": work, "arguments": arguments}, chunks, descriptors)
                 return await _receive(worker.stream, answer_bytes)
         except TimeoutError:
@@ -125,7 +133,7 @@ class Workers:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while any(worker.leaves is None and worker.calls for worker in self._workers):
-                    await self._change(None)
+                    await self._change(NOBODY, own=False)
 
     def close(self) -> None:
         """No worker stays, whatever it is doing."""
@@ -136,14 +144,15 @@ class Workers:
             self._has_ended(worker, -1)
 
     @asynccontextmanager
-    async def _at_work(self, user: int, rights: Rights) -> AsyncIterator[_Worker]:
-        """A worker for one call. After a failure of any kind nobody knows what it is doing: it is killed."""
-        worker = await self._find(user, rights)
+    async def _at_work(self, user: int, rights: Rights, timeout_s: float) -> AsyncIterator[_Worker]:
+        """A worker for one call, `timeout_s` long. After a failure of any kind nobody knows what it is doing: it is killed."""
+        worker = await self._find(user, rights, timeout_s)
         try:
-            if not worker.pid:
-                await self._born().start(worker)
-            worker.calls += 1
-            yield worker
+            async with asyncio.timeout(timeout_s):
+                if not worker.pid:
+                    await self._born().start(worker)
+                worker.calls += 1
+                yield worker
         except WorkSaid as said:
             self._rests(worker)
             raise WorkFailed(said.errno, said.strerror) from None
@@ -156,8 +165,8 @@ class Workers:
         else:
             self._rests(worker)
 
-    async def _find(self, user: int, rights: Rights) -> _Worker:
-        """An idle worker, or a place for a new one."""
+    async def _find(self, user: int, rights: Rights, timeout_s: float = START_S) -> _Worker:
+        """An idle worker, or a place for a new one. TimeoutError where nothing changes for `timeout_s`."""
         while True:
             if idle := self._idle.get((user, rights)):
                 worker = idle.pop()
@@ -168,10 +177,12 @@ class Workers:
             own = [worker for worker in self._workers if worker.user == user]
             if len(own) < PLACES_PER_USER and len(self._workers) < PLACES:
                 return self._place(user, rights)
-            idle_ones = [worker for worker in (own if len(own) >= PLACES_PER_USER else self._workers) if worker.leaves]
+            full = len(own) >= PLACES_PER_USER
+            idle_ones = [worker for worker in (own if full else self._workers) if worker.leaves]
             if idle_ones:
                 self._dismiss(idle_ones[0])
-            await self._change(user)
+            async with asyncio.timeout(timeout_s):
+                await self._change(user, own=full)
 
     def _place(self, user: int, rights: Rights) -> _Worker:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -193,7 +204,7 @@ class Workers:
             return
         self._idle.setdefault((worker.user, worker.rights), []).append(worker)
         worker.leaves = asyncio.get_running_loop().call_later(IDLE_S, self._dismiss, worker)
-        self._changed()
+        self._changed(worker.user)
 
     def _dismiss(self, worker: _Worker) -> None:
         """It ends by itself when it sees that nobody will ask it any more; its place is free then."""
@@ -219,7 +230,7 @@ class Workers:
             worker.stream.close()
         if not worker.ended.done():
             worker.ended.set_result(status)
-        self._changed()
+        self._changed(worker.user)
 
     def _leave_idle(self, worker: _Worker) -> None:
         if worker.leaves is not None:
@@ -231,22 +242,22 @@ class Workers:
         if not idle:
             self._idle.pop((worker.user, worker.rights), None)
 
-    async def _change(self, user: int | None) -> None:
-        """Wait for some worker to be idle or gone. StorageTimeout where too many calls of the user's wait already."""
-        if user is not None and sum(waits == user for waits, _ in self._waiting) >= WAITING_PER_USER:
+    async def _change(self, user: int, *, own: bool) -> None:
+        """Wait for some worker (`own`: of the user's) to be idle or gone. StorageTimeout where too many calls of the user's wait already."""
+        if user != NOBODY and sum(waiting.user == user for waiting in self._waiting) >= WAITING_PER_USER:
             raise StorageTimeout(errno.EBUSY, f"{WAITING_PER_USER} other requests of uid {user} wait already")
-        entry = (-1 if user is None else user, asyncio.get_running_loop().create_future())
+        entry = _Waiting(user, own, asyncio.get_running_loop().create_future())
         self._waiting.append(entry)
         try:
-            await entry[1]
+            await entry.change
         finally:
             with suppress(ValueError):
                 self._waiting.remove(entry)
 
-    def _changed(self) -> None:
-        for _, waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_result(None)
+    def _changed(self, user: int) -> None:
+        for waiting in self._waiting:
+            if not waiting.change.done() and (waiting.user == user or not waiting.own):
+                waiting.change.set_result(None)
 
     def _born(self) -> _Nursery:
         if self._nursery is None or not self._nursery.alive:

@@ -228,6 +228,22 @@ def test_a_user_whose_workers_hang_takes_that_users_places_only(site: Site) -> N
     site.run(test)
 
 
+def test_seventy_two_calls_at_once_are_all_done_whatever_they_wait(site: Site) -> None:
+    """So many programs of one user's on one GPU may end at once; the limit is each call's own time."""
+    site.write(ME, profile(kernel("k")))
+
+    async def test() -> None:
+        workers = [await site.workers._find(ME.uid, ME) for _ in range(PLACES_PER_USER)]
+        asked = [asyncio.ensure_future(site.load(timeout_s=10)) for _ in range(72)]
+        for worker in workers:
+            assert site.workers._nursery is not None
+            await site.workers._nursery.start(worker)
+            site.workers._rests(worker)
+        assert all(found["found"] for found, _ in await asyncio.gather(*asked))
+
+    site.run(test)
+
+
 def test_an_idle_worker_goes(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "IDLE_S", 0.01)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import daemon_fakes as fakes
 import pytest
@@ -18,7 +20,9 @@ from fikitd.api.client import Control
 from fikitd.api.reports import ReportStore
 from fikitd.api.uses import Use, UseError, UseStore
 from fikitd.jobs.gpu_use import GpuUse, use_of
+from fikitd.jobs.job_files import JobFiles
 from fikitd.store.records import JobRecord
+from fikitd.store.storage import Storage
 from fikitd.workers.retention import Kept, prune_reports
 from hostile_values import spoiled, strings
 from hypothesis import given
@@ -217,6 +221,31 @@ def test_it_counts_among_the_reports_that_a_user_keeps(tmp_path: Path) -> None:
         UseStore(tmp_path).save(full(str(number)))
     prune_reports(tmp_path / str(ME), ME, Kept(2, 0, 0))
     assert len(list((tmp_path / str(ME)).iterdir())) == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes another user's directory")
+def test_it_is_stored_beside_the_directories_of_other_users(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The thread that stores it has its user's rights, and looks into no other directory."""
+    reports, others = tmp_path / "reports", tmp_path / "reports/65533"
+    others.mkdir(parents=True)
+    others.chmod(0o700)
+    os.chown(others, 65533, 65533)
+    for parent in (tmp_path, *tmp_path.parents[:3]):
+        parent.chmod(parent.stat().st_mode | 0o011)
+
+    async def store(job: str) -> None:
+        nothing: Any = mock.AsyncMock()
+        files = JobFiles(
+            reports=ReportStore(reports), store=nothing, storage=Storage(), work=nothing, pruner=nothing, comments=nothing, spool=nothing
+        )  # fmt: skip
+        files.used(JobRecord(job=job, uid=65534, gid=65534, priority=5), full(job, 65534))
+        await asyncio.gather(*files._pruning)
+
+    asyncio.run(store("31"))
+    assert (UseStore(reports).load("31") or {}).get("uid") == 65534, caplog.text
+    ReportStore(reports).save({**REPORT, "uid": 65534, "job": "32"})
+    asyncio.run(store("32"))
+    assert UseStore(reports).load("32") is None, "a job that has a report has that"
 
 
 # By fikitd.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,41 @@ def test_a_users_hanging_calls_use_up_that_users_places_only() -> None:
         release.set()
         await storage.settle(10)
         assert await storage.run(1, lambda: "again") == "again"
+
+    asyncio.run(ask())
+
+
+def test_calls_beyond_the_places_wait_for_one_and_their_time_begins_with_it() -> None:
+    """72 programs that end at once, on storage that takes one write after the other."""
+    turn = threading.Lock()
+
+    def write() -> str:
+        with turn:
+            time.sleep(0.01)
+        return "fine"
+
+    async def ask() -> list[str]:
+        storage = Storage(limit=4)
+        return await asyncio.gather(*(storage.run(1, write, timeout_s=0.4) for _ in range(72)))
+
+    begin = time.monotonic()
+    assert asyncio.run(ask()) == ["fine"] * 72
+    assert time.monotonic() - begin > 0.7, "no call's wait was as long as the limit"
+
+
+def test_who_waits_for_a_place_is_refused_when_the_last_call_has_run_out_of_time() -> None:
+    release = threading.Event()
+
+    async def ask() -> None:
+        storage = Storage(limit=1)
+        hanging = asyncio.ensure_future(storage.run(1, release.wait, timeout_s=0.05))
+        await asyncio.sleep(0)
+        begin = asyncio.get_running_loop().time()
+        with pytest.raises(StorageTimeout, match="does not answer"):
+            await storage.run(1, lambda: None, timeout_s=30)
+        assert asyncio.get_running_loop().time() - begin < 10
+        await asyncio.gather(hanging, return_exceptions=True)
+        release.set()
 
     asyncio.run(ask())
 
