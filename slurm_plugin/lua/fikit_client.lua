@@ -28,9 +28,23 @@ local FOR_GPUS = {
   ["mem-per-gpu"] = "number", ["cpus-per-gpu"] = "number", ["ntasks-per-gpu"] = "number", ["ntasks-per-tres"] = "number",
 }
 
--- A function of the SPANK plugin's (src/contexts/fikit_lua.h), or nil: where these files are copies, it is not beside them.
+-- The SPANK plugin's file as Slurm has loaded it: a copy elsewhere has variables of its own, and tells nobody what it is told.
+local function loaded_plugin()
+  local maps, found = io.open("/proc/self/maps"), nil
+  if not maps then return nil end
+  for line in maps:lines() do
+    found = found or line:match("%s(/.*/spank_fikit%.so)$")
+  end
+  maps:close()
+  return found
+end
+
+-- A function of the SPANK plugin's (src/contexts/fikit_lua.h), or nil. Where Slurm loads the plugin under another name, the file beside this one
+-- does what needs no variable.
 local function native(name)
-  return package and package.loadlib and package.loadlib(here .. "/spank_fikit.so", "fikit_lua_" .. name) or nil
+  if not (package and package.loadlib) then return nil end
+  local from, symbol = loaded_plugin(), "fikit_lua_" .. name
+  return from and package.loadlib(from, symbol) or package.loadlib(here .. "/spank_fikit.so", symbol) or nil
 end
 
 -- A job's name as the name of its file, as fikitd.profiles.memory_history.file_name has it; "" for no name. What is no letter,
@@ -191,7 +205,7 @@ local function ask_for_one_gpu(options, request, changes, gres)
   local rest = rule.gpus_of(request).rest
   if not take_back_gpus(options, rest) then
     files.log("srun cannot share a GPU with --mem-per-gpu, --cpus-per-gpu or --ntasks-per-gpu here, because spank_fikit.so is "
-      .. "not beside " .. here .. "/fikit_client.lua: say --mem, --cpus-per-task and --ntasks instead")
+      .. "neither loaded nor beside " .. here .. "/fikit_client.lua: say --mem, --cpus-per-task and --ntasks instead")
     return
   end
   if gres then options["gres"] = gres end

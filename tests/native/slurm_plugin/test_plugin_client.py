@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
 import pytest
 from fikitd.profiles.memory_history import MemoryHistory, file_name
 from fikitd.profiles.profile_store import ProfileStore
-from lua_module import LUA, client, filtered, lua, spank
+from lua_module import CLIENT, LUA, UNSET, client, filtered, lua, quote, spank
 
 pytestmark = pytest.mark.starts_processes
 
@@ -364,3 +365,18 @@ def test_sbatch_says_what_jobs_of_its_name_needed(remembering: Path) -> None:
     assert client({**asked, "spank": spank(fikit_mem="3G")}, TEST_CONFIG=config) == []
     assert client({**asked, "job-name": "other"}, TEST_CONFIG=config) == []
     assert client({**asked, "spank": {"fikit": {}}}, TEST_CONFIG=config) == []
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_the_lua_speaks_to_the_plugin_that_slurm_has_loaded(
+    loaded: bool, cc: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Beside the Lua files lies another copy, with variables of its own: what an srun was asked for was told to nobody there."""
+    (tmp_path / "empty.c").write_text("int fikit_nothing;\n")
+    plugin = tmp_path / "spank_fikit.so"
+    plugin.write_bytes(cc(tmp_path / "empty.c", "-shared", "-fPIC").read_bytes())
+    load = f"package.loadlib({quote(str(plugin))}, '*')\n" if loaded else ""
+    says_from = CLIENT.replace("function(_, name)", "function(path, name) print('from ' .. path)")
+    printed = lua(load + says_from % (quote({**UNSET, **LOW, "gpus": "1"}), "true"))
+    assert {line for line in printed if line.startswith("from ")} == {f"from {plugin if loaded else LUA / plugin.name}"}
+    assert any(line.startswith("asked ") for line in printed)

@@ -98,6 +98,19 @@ def test_each_fault_is_found_with_advice(site: Path, *, file: str, old: str, new
 
 
 @pytest.mark.starts_processes
+def test_a_plugin_of_another_build_than_the_lua_scripts_is_found(site: Path) -> None:
+    """What srun was asked for is told by the Lua to the plugin that Slurm has loaded: a copy of the same build understands it."""
+    loaded = site.parent / "spank_fikit.so"
+    shutil.copy(paths.slurm_dir() / loaded.name, loaded)
+    assert findings(site)["plugstack.conf"].status == "ok"
+    loaded.write_bytes(loaded.read_bytes() + b"another build")
+    found = findings(site)["plugstack.conf"]
+    assert found.status == "fail"
+    assert str(loaded) in found.found
+    assert str(paths.slurm_dir()) in found.advice
+
+
+@pytest.mark.starts_processes
 def test_files_that_are_included_and_spaces_around_a_sign_are_slurms_way_too(site: Path) -> None:
     for name in ("slurm.conf", "plugstack.conf"):
         path = site.parent / name

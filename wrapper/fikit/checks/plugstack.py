@@ -11,6 +11,7 @@ from fikitd.base import priorities
 from fikit.checks.check import Check, fail, ok, warn
 from fikit.checks.native import slurm_files
 from fikit.errors import nearest
+from fikit.slurm import elf, lua_scripts
 
 PLUGIN = "spank_fikit.so"
 DEEPEST_INCLUDE = 8
@@ -85,16 +86,42 @@ def check(path: Path) -> Check:
     ours = our_line(path)
     if not ours:
         return fail("plugstack.conf", f"{path} does not load {PLUGIN}", f"add the line: {line}")
-    # A name without a directory is looked for where Slurm's own plugins are.
-    if ours[1].startswith("/") and not Path(ours[1]).is_file():
-        return fail("plugstack.conf", f"{path} loads {ours[1]}, which does not exist: {_without(ours[0])}",
-                    f"write there: {line}")  # fmt: skip
+    if fault := _fault_of_file(path, ours):
+        return fault
     for word in ours[2:]:
         if problem := _problem(word):
             return fail("plugstack.conf", f'{path} has "{word}", which the plugin ignores or cannot use', problem)
     if ours[0] != "required":
         return warn("plugstack.conf", "the plugin is optional", "make it required: its own errors never fail a job")
     return ok("plugstack.conf", str(path))
+
+
+def _fault_of_file(path: Path, ours: list[str]) -> Check | None:
+    how, file = ours[0], Path(ours[1])
+    beside_lua = _beside_lua(path.with_name("cli_filter.lua"))
+    # A name without a directory is looked for where Slurm's own plugins are.
+    if file.is_absolute() and not file.is_file():
+        return fail("plugstack.conf", f"{path} loads {file}, which does not exist: {_without(how)}",
+                    f"write there: required {slurm_files() / PLUGIN}")  # fmt: skip
+    if _other_build(file, beside_lua):
+        return fail("plugstack.conf", f"{path} loads {file}, and Slurm's Lua scripts are of another build, that of {beside_lua.parent}",
+                    f"take both from one installation: write {how} {beside_lua} there, or type `fikit lua` as root")  # fmt: skip
+    return None
+
+
+def _beside_lua(script: Path) -> Path:
+    """The plugin of the installation whose Lua the clients run."""
+    files = lua_scripts.loaded(lua_scripts.read(script)) if script.is_file() else []
+    found = (Path(file).with_name(PLUGIN) for file in files if file.startswith("/"))
+    return next((plugin for plugin in found if plugin.is_file()), slurm_files() / PLUGIN)
+
+
+def _other_build(loaded: Path, beside_lua: Path) -> bool:
+    """Whether these are two plugins. Copies of one are none: the Lua asks the one that Slurm has loaded."""
+    try:
+        return elf.is_64_bit(loaded) and elf.is_64_bit(beside_lua) and loaded.read_bytes() != beside_lua.read_bytes()
+    except OSError:
+        return False
 
 
 def _without(how: str) -> str:
