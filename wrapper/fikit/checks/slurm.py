@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from fikit.checks import access, gpu_defaults, lua, plugstack, qos, spread
+from fikit.checks import access, gpu_defaults, hooks, lua, plugstack, qos, spread
 from fikit.checks.check import Check, fail, ok, warn
 from fikit.slurm import config as slurm_config
 from fikit.slurm import versions as slurm_versions
@@ -103,6 +103,7 @@ def findings(path: Path, conf: SlurmConfig, version: slurm_versions.Version) -> 
     yield from shards(conf.source, nodes)
     yield from partitions(conf.partitions)
     yield from spread.area(conf, version)
+    yield from hooks.area(conf)
     is_sent = slurm_config.is_sent(path)
     stack = path.parent / "plugstack.conf"
     if not is_sent and (named := conf.settings.get("plugstackconfig")):
