@@ -27,13 +27,13 @@ class Pair:
         self.request = 0  # the newest
         self.launched = 0  # the newest that was granted
 
-    def waits(self, blocked: int = ALONE, predicted: int = ALONE, count: int = 1) -> None:
+    def waits(self, blocked: int = ALONE, predicted: int = ALONE, count: int = 1, client: int = HIGH) -> None:
         """`count` waits; the predictor says that each would be `predicted` long alone."""
         for _ in range(count):
-            self.policy.event("launched", HIGH, self.now, duration_ns=predicted, slack_ns=[1])
+            self.policy.event("launched", client, self.now, duration_ns=predicted, slack_ns=[1])
             self.policy.event(
                 "drained",
-                HIGH,
+                client,
                 self.now + blocked,
                 began_ns=self.now,
                 duration_ns=0,
@@ -297,7 +297,8 @@ def test_low_clients_that_cost_nothing_any_more_go_together_again() -> None:
     assert pair.granted(other)
     pair.confirmed(other)
     culprit(pair, LOW)
-    begun, went = pair.now, []
+    begun = pair.now
+    went: list[int] = []
     while went != [LOW, other]:
         went = asks(pair, LOW, other)
         assert pair.now - begun < 3 * S
@@ -335,3 +336,49 @@ def test_a_high_client_that_says_to_be_late_always_stops_lower_work_for_a_trial_
     honest, without = stops_of(claimed, every, in_stops=False)
     assert honest[-1] > 100
     assert without < 0.2
+
+
+def reason(pair: Pair, client: int) -> tuple[str, int] | None:
+    """Why the client's short kernel has to wait, as the client is told; None if it goes."""
+    pair.request += 1
+    asked = pair.policy.event("waiting", client, pair.now - 900 * US, request=pair.request, duration_ns=10 * US)
+    why = None if grants(asked) == [client] else pair.policy.held(client)
+    pair.policy.event("waiting_ended", client, pair.now - 890 * US, request=pair.request)
+    return why
+
+
+def test_a_stop_a_pause_and_a_turn_tell_a_low_client_no_more_than_a_spent_budget() -> None:
+    """The high client works alike in all of them; nothing else keeps these kernels."""
+    stopped = Pair()
+    other = 4
+    stopped.policy.event("client_added", other, 0, priority=8)
+    stopped.waits(count=400)
+    assert stopped.granted(other)
+    stopped.confirmed(other)
+    culprit(stopped, LOW)
+    assert reason(stopped, LOW) == ("budget_spent", HIGH)
+    while LOW not in asks(stopped, LOW):
+        pass
+    assert reason(stopped, other) == ("budget_spent", HIGH), "it is the first one's turn"
+    paused = Pair()
+    for _ in range(12):
+        paused.granted()
+        paused.waits()
+    paused.waits(blocked=2 * ALONE, predicted=2 * ALONE, count=2)
+    assert reason(paused, LOW) == ("budget_spent", HIGH)
+
+
+def test_each_high_client_has_an_account_of_its_own() -> None:
+    """One has a debt; the other one's waits earn nothing for it, and the stop ends when the debtor goes."""
+    pair = Pair()
+    debtor = 5
+    pair.policy.event("client_added", debtor, 0, priority=1)
+    pair.waits(count=400)
+    pair.waits(count=400, client=debtor)
+    assert pair.granted()
+    pair.waits(blocked=ALONE + 300 * MS, client=debtor)
+    pair.confirmed()
+    pair.waits(count=2000)
+    assert not pair.copies()
+    pair.policy.event("client_removed", debtor, pair.now - 950 * US)
+    assert pair.copies()
