@@ -11,8 +11,9 @@ from pathlib import Path
 
 from entry_table import Table
 
-# Exported beside the driver's names: look-ups, and what makes GCC's AddressSanitizer accept a preloaded library.
-HOOKS = ["dlsym", "dlvsym", "__asan_default_options"]
+# Exported beside the driver's names: look-ups, starts of programs (loader/exec.c), and what makes GCC's AddressSanitizer accept a preloaded library.
+EXECS = ["execl", "execle", "execlp", "execv", "execve", "execvp", "execvpe", "fexecve", "posix_spawn", "posix_spawnp"]
+HOOKS = ["dlsym", "dlvsym", "__asan_default_options", *EXECS]
 
 # What the stubs are on each processor is in stub.h; the linker's note says that nothing here needs an executable stack.
 STUB_HEAD = """#include "loader/stub.h"

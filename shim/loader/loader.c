@@ -1,5 +1,6 @@
 #include "loader/loader.h"
 #include "loader/driver.h"
+#include "loader/exec.h"
 #include "loader/libc_function.h"
 
 #include <dlfcn.h>
@@ -63,6 +64,7 @@ static bool linked_with_driver(void) {
 /* Runs in every process of a job, so it opens no file, except the driver where the program itself is linked with it. */
 __attribute__((constructor)) static void at_start(void) {
   find_functions();
+  fikit_exec_at_start();
   if (fikit_is_glibc() && linked_with_driver())
     fikit_driver();
 }
