@@ -133,7 +133,7 @@ def test_second_nvml_answers_for_itself(
     cc: Compile, shim_env: Environment, daemon: StartDaemon, tmp_path: Path
 ) -> None:
     """One copy's handles came to the other copy's functions; one that is closed and opened again stays with the shim."""
-    source = tmp_path / "nvml.c"
+    source = tmp_path / "two_devices.c"
     source.write_text(
         "static int device;\n"
         "int nvmlDeviceGetUUID(void *d, char *text, unsigned bytes) { (void)d, (void)text, (void)bytes; return 3; }\n"
