@@ -81,6 +81,11 @@ ROWS = {
     "new-streams": Row("new grids of 50 ms on 64 streams", "identities", ("streams",)),
     "comers": Row("processes that launch one kernel of 50 ms and end, four at a time", "comers"),
     "trusted": Row("3 s of kernels of 200 us, then 1 s of 50 ms, in turns", "trusted"),
+    "deferred": Row("kernels of 200 us behind a host function of 2.5 ms", "deferred", ("2500",)),
+    "relay": Row("6 processes, 1 s of kernels of 200 us, then one of 30 ms, in turns", "relay", ("6", "30")),
+    "starved": Row("4 processes, kernels of 3 s", "starved", ("3000", "4"), seconds=36),
+    "concert": Row("8 processes, kernels of 5 us, every 2 s one of 200 ms, all at once", "concert", ("8", "200")),
+    "starved-many": Row("32 processes, kernels of 50 ms", "starved", ("50", "32"), seconds=25),
     "around": Row("kernels of 5 ms around fikit, without pause", "honest", ("5000",), around=True),
 }  # fmt: skip
 HONEST = Row("kernels of 200 us, a wait after ten", "honest", ("200", "10"))
