@@ -1,4 +1,4 @@
-"""scripts/packages.sh on a machine of its own: apt's lists, dpkg's status and the machine's programs are the test's. apt simulates only."""
+"""The Debian packages of scripts/setup.sh on a machine of its own: apt's lists, dpkg's status and the machine's programs are the test's. apt simulates only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.record import ROOT
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("apt-get") is None, reason="needs root, for mounts of its own, and Debian's apt"
 )
-SCRIPT = ROOT / "scripts" / "packages.sh"
+SCRIPT = ROOT / "scripts" / "setup.sh"
 LISTS = [line for line in SCRIPT.read_text().splitlines() if "_packages=" in line]
 KNOWN = {word.split(":")[-1] for line in LISTS for word in line.split('"')[1].split()}
 SLURM = {"slurmctld", "slurmd", "slurm-client", "libslurm-dev", "slurmdbd", "slurm-wlm-mysql-plugin"}
@@ -83,8 +83,8 @@ def run(root: Path, kind: str, hidden: str = HIDDEN) -> subprocess.CompletedProc
         check=True,
         capture_output=True,
     )
-    script = root / "copy" / "scripts" / "packages.sh"
-    command = ["unshare", "--mount", "bash", "-c", hidden, script, kind]
+    script = root / "copy" / "scripts" / "setup.sh"
+    command = ["unshare", "--mount", "bash", "-c", hidden, script, "packages", kind]
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
