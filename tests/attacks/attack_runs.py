@@ -176,7 +176,10 @@ class Site:
         return Program(self, row, "low", seconds, row.program, *(row.arguments if arguments is None else arguments))
 
     def keep_profiles(self) -> None:
-        """Later runs begin with what was learnt until now. Only when its report is there, for its profile is not stored before."""
+        """Later runs begin with what was learnt until now, once that is stored."""
+        until_s = time.monotonic() + PATIENCE_S
+        while not self.profiles.exists() and time.monotonic() < until_s:
+            time.sleep(0.05)
         shutil.copytree(self.profiles, self.learnt)
 
     def clear(self) -> None:
