@@ -404,6 +404,10 @@ class Prediction:
     @property
     def duration_high_ns(self) -> int | None: ...
     @property
+    def duration_tail_ns(self) -> int | None: ...
+    @property
+    def duration_longest_ns(self) -> int | None: ...
+    @property
     def durations(self) -> int: ...
     @property
     def duration_context(self) -> int: ...
@@ -621,6 +625,9 @@ class Policy:
         engine: str = "compute",
         in_line_ns: int = 0,
         high_ns: int | None = None,
+        feared_ns: int | None = None,
+        longest_ns: int | None = None,
+        run_longer_ns: int = 0,
         user: int = 0,
         job: int = 0,
     ) -> list[tuple[Any, ...]]: ...

@@ -86,7 +86,8 @@ def learn(
 
 class Job:
     """A job of a simulation. `arrivals`: of its requests; empty: closed loop. `rhythm` False: where its host waits is no
-    part of its profile; `runs` False: what follows without a wait is not. `managed` False: no fikit, at no cost. `fills` False:
+    part of its profile; `runs` False: what follows without a wait is not. `managed` False: no fikit, at no cost. `tells_ends`
+    False: no mark or drain tells of its work's ends, as while a capture is open. `fills` False:
     memsets and copies within the device are no launches, as under MPS. `thinks` False: its host computes nothing between its calls
     and waits for nothing. `weight`: of its time slices. `mps_priority`: 0 normal, 1 below normal.
     """
@@ -100,6 +101,7 @@ class Job:
         rhythm: bool = True,
         runs: bool = True,
         managed: bool = True,
+        tells_ends: bool = True,
         fills: bool = True,
         thinks: bool = True,
         weight: float = 1.0,
@@ -301,6 +303,12 @@ class Outlook:
     @property
     def high_ns(self) -> int | None: ...
     @property
+    def feared_ns(self) -> int | None: ...
+    @property
+    def longest_ns(self) -> int | None: ...
+    @property
+    def run_longer_ns(self) -> int: ...
+    @property
     def in_line_ns(self) -> int: ...
     @property
     def run(self) -> Launches: ...
@@ -401,6 +409,12 @@ class Client:
     def waiting_duration_ns(self) -> int | None: ...
     @property
     def cautious_ns(self) -> int | None: ...
+    @property
+    def feared_ns(self) -> int | None: ...
+    @property
+    def longest_ns(self) -> int | None: ...
+    @property
+    def run_longer_ns(self) -> int: ...
     @property
     def gap_ns(self) -> int | None: ...
     @property

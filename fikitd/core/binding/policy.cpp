@@ -51,7 +51,8 @@ class ManualPolicy {
                  std::uint32_t run_launches, std::optional<std::int64_t> run_ns,
                  std::uint32_t long_run_launches, std::optional<std::int64_t> long_run_ns,
                  std::optional<std::int64_t> began_ns, const std::string& engine, std::int64_t in_line_ns,
-                 std::optional<std::int64_t> high_ns, std::uint64_t user, std::uint64_t job) {
+                 std::optional<std::int64_t> high_ns, std::optional<std::int64_t> feared_ns, std::optional<std::int64_t> longest_ns,
+                 std::int64_t run_longer_ns, std::uint64_t user, std::uint64_t job) {
     policy::Event event{.kind = kind_of(kind),
                         .client = client,
                         .time_ns = time_ns,
@@ -75,6 +76,9 @@ class ManualPolicy {
                                     .tail_ns = policy::kUnknown,
                                     .after_ns = 0,
                                     .high_ns = high_ns.value_or(policy::kUnknown),
+                                    .feared_ns = feared_ns.value_or(policy::kUnknown),
+                                    .longest_ns = longest_ns.value_or(policy::kUnknown),
+                                    .run_longer_ns = run_longer_ns,
                                     .in_line_ns = in_line_ns,
                                     .run = {run_launches, run_ns.value_or(policy::kUnknown)},
                                     .long_run = {long_run_launches, long_run_ns.value_or(policy::kUnknown)},
@@ -170,7 +174,7 @@ void bind_policy(nb::module_& m) {
            "span_ns"_a = nb::none(), "open"_a = false, "run_launches"_a = 1, "run_ns"_a = nb::none(),
            "long_run_launches"_a = 1, "long_run_ns"_a = nb::none(),
            "began_ns"_a = nb::none(), "engine"_a = "compute", "in_line_ns"_a = 0,
-           "high_ns"_a = nb::none(), "user"_a = 0, "job"_a = 0)
+           "high_ns"_a = nb::none(), "feared_ns"_a = nb::none(), "longest_ns"_a = nb::none(), "run_longer_ns"_a = 0, "user"_a = 0, "job"_a = 0)
       .def("change_priority", &ManualPolicy::change_priority, "client"_a, "priority"_a, "time_ns"_a)
       .def("held", &ManualPolicy::held, "client"_a)
       .def("index_agrees", &ManualPolicy::index_agrees)

@@ -50,6 +50,8 @@ void bind_prediction(nb::module_& m) {
       .def_prop_ro("duration_ns", or_none(&Prediction::duration_ns))
       .def_prop_ro("duration_mean_ns", or_none(&Prediction::duration_mean_ns))
       .def_prop_ro("duration_high_ns", or_none(&Prediction::duration_high_ns))
+      .def_prop_ro("duration_tail_ns", or_none(&Prediction::duration_tail_ns))
+      .def_prop_ro("duration_longest_ns", or_none(&Prediction::duration_longest_ns))
       .def_prop_ro("durations", [](const Prediction& said) { return said.durations; })
       .def_prop_ro("duration_context", [](const Prediction& said) { return int{said.duration_context}; })
       .def_prop_ro("gap_ns", or_none(&Prediction::gap_ns))

@@ -21,12 +21,17 @@ std::int64_t takes_ns(const predictor::Prediction& predicted) {
   return predicted.duration_ns < 0 ? kUnknown : predicted.duration_ns + in_line_ns(predicted);
 }
 
-// What nine of ten like it do not exceed, where its runs differ: a quantile may lie a bucket above what they all took, and the
-// mean a bucket below.
-std::int64_t high_ns(const predictor::Prediction& predicted) {
+// A quantile of the runs, where these differ: it may lie a bucket above what they all took, and the mean a bucket below.
+std::int64_t where_varied(const predictor::Prediction& predicted, std::int64_t quantile_ns) {
   constexpr double kVaries = 1.25; // two buckets
-  const bool varies = static_cast<double>(predicted.duration_high_ns) > kVaries * static_cast<double>(predicted.duration_ns);
-  return varies ? predicted.duration_high_ns : predicted.duration_ns;
+  const bool varies = static_cast<double>(quantile_ns) > kVaries * static_cast<double>(predicted.duration_ns);
+  return varies ? quantile_ns : predicted.duration_ns;
+}
+
+// A run of launches does not go on to a kernel that may well be longer than a run: such a kernel is granted alone.
+std::int64_t in_run_ns(const predictor::Prediction& predicted) {
+  const std::int64_t feared_ns = where_varied(predicted, predicted.duration_tail_ns);
+  return predicted.duration_ns >= 0 && feared_ns > kRunLimit.work_ns ? std::max(feared_ns, takes_ns(predicted)) : takes_ns(predicted);
 }
 
 } // namespace
@@ -45,8 +50,11 @@ void foretell(predictor::SegmentAlone& alone, policy::Event& event) {
 policy::Outlook Forecaster::waiting(predictor::Identity identity, const predictor::Prediction& predicted) const {
   policy::Outlook outlook;
   outlook.in_line_ns = in_line_ns(predicted);
-  outlook.high_ns = high_ns(predicted);
-  const predictor::Ahead ahead = runs_.starting(identity, takes_ns(predicted));
+  outlook.high_ns = where_varied(predicted, predicted.duration_high_ns);
+  outlook.feared_ns = where_varied(predicted, predicted.duration_tail_ns);
+  outlook.longest_ns = where_varied(predicted, predicted.duration_longest_ns);
+  outlook.run_longer_ns = longer_.most_ns();
+  const predictor::Ahead ahead = runs_.starting(identity, in_run_ns(predicted));
   outlook.run = ahead.run;
   outlook.long_run = ahead.long_run;
   return outlook;
@@ -57,7 +65,8 @@ policy::Outlook Forecaster::launched(std::int64_t t_ns, predictor::Identity iden
   in_segment_ = true;
   policy::Outlook outlook = granted && !exclusive ? waiting(identity, predicted) : policy::Outlook{};
   outlook.in_line_ns = in_line_ns(predicted);
-  runs_.launched(identity, exclusive ? kUnknown : takes_ns(predicted));
+  runs_.launched(identity, exclusive ? kUnknown : in_run_ns(predicted));
+  longer_.launched(where_varied(predicted, predicted.duration_longest_ns) - predicted.duration_ns);
   const predictor::Foretold foretold = rhythm_.launched(t_ns, identity, predicted.duration_ns, outlook.in_line_ns);
   outlook.slack = foretold.slack;
   outlook.alone_dry_ns = foretold.dry_ns;

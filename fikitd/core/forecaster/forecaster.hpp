@@ -2,7 +2,9 @@
 // policies through this, so that what was tried in the simulator is what runs.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -86,8 +88,25 @@ class Forecaster {
   const predictor::Runs& runs() const { return runs_; }
 
  private:
+  // By how much launches took longer than predicted at the longest: the most of the newest kMany to 2 kMany launches.
+  class Longer {
+   public:
+    void launched(std::int64_t longer_ns) {
+      if (launches_++ % kMany == 0) before_ns_ = std::exchange(now_ns_, 0);
+      now_ns_ = std::max(now_ns_, longer_ns);
+    }
+    std::int64_t most_ns() const { return std::max(now_ns_, before_ns_); }
+
+   private:
+    static constexpr std::size_t kMany = 1024;
+    std::size_t launches_ = 0;
+    std::int64_t now_ns_ = 0;
+    std::int64_t before_ns_ = 0;
+  };
+
   predictor::Rhythm rhythm_;
   predictor::Runs runs_;
+  Longer longer_;
   std::array<predictor::Copies, policy::kCopyEngines> copies_; // by engine
   bool in_segment_ = false;
   std::uint64_t others_ = 0;        // at the last wait; before the first, at the beginning

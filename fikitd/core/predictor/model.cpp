@@ -159,12 +159,20 @@ void Model::back_off(Identity identity, const Context& context, Found found) con
   }
 }
 
+// A few runs in one context say nothing of rare long ones: these are taken from more runs, in shorter contexts.
 Prediction Model::predict(Identity identity, const Context& context) const {
   Prediction best;
-  back_off(identity, context, [&best](const Node& node) {
-    if (best.durations == 0) static_cast<DurationPrediction&>(best) = node.said;
+  std::uint32_t runs = 0;
+  back_off(identity, context, [&best, &runs](const Node& node) {
+    const DurationPrediction& said = node.said;
+    if (best.durations == 0) static_cast<DurationPrediction&>(best) = said;
+    if (runs < kMany && said.durations > 0) {
+      best.duration_tail_ns = std::max(best.duration_tail_ns, said.duration_tail_ns);
+      best.duration_longest_ns = std::max(best.duration_longest_ns, said.duration_longest_ns);
+      runs = said.durations;
+    }
     if (best.gaps == 0) static_cast<GapPrediction&>(best) = node.said;
-    return best.durations > 0 && best.gaps > 0;
+    return runs >= kMany && best.gaps > 0;
   });
   return best;
 }

@@ -23,6 +23,7 @@ class Model {
   static constexpr std::size_t kMaxContexts = 32768; // of one, two and three kernels together
   static constexpr std::size_t kMaxKernels = 16384;
   static constexpr std::size_t kMaxBuckets = std::size_t{1} << 19;
+  static constexpr std::uint32_t kMany = 64; // runs that say how long rare ones take
 
   // From now on only as much is kept as this has room for.
   void keep_within(std::shared_ptr<Room> room) { claim_ = Claim(std::move(room)); }
@@ -45,7 +46,7 @@ class Model {
   void merge(const Model& other);
 
   // As seen after these three kernels, else after the last two, the last one, in any context, else unknown: duration and
-  // gap each by the longest context that knows it. No allocation.
+  // gap each by the longest context that knows it; tail and longest of contexts until one has kMany runs. No allocation.
   Prediction predict(Identity identity, const Context& context) const;
   struct Quantiles {
     std::int64_t duration_ns = kUnknown;

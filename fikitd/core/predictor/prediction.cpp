@@ -42,6 +42,8 @@ DurationPrediction predict_duration(const Cost& cost, double level_ns) {
   return {.duration_ns = whole(scale * typical_ns),
           .duration_mean_ns = whole(known.mean_ns()),
           .duration_high_ns = whole(scale * known.quantile_ns(kHigh)),
+          .duration_tail_ns = whole(scale * known.tail_ns()),
+          .duration_longest_ns = whole(scale * known.longest_ns()),
           .durations = cut(known.count())};
 }
 

@@ -22,6 +22,8 @@ struct DurationPrediction {
   std::int64_t duration_ns = kUnknown;      // the best single guess
   std::int64_t duration_mean_ns = kUnknown; // for sums over many runs
   std::int64_t duration_high_ns = kUnknown; // nine of ten take less; of fewer than ten, all did
+  std::int64_t duration_tail_ns = kUnknown; // a tenth of its time goes to runs that take so long or longer
+  std::int64_t duration_longest_ns = kUnknown; // the longest that was seen
   std::uint32_t durations = 0;              // runs behind these figures
   std::int8_t duration_context = -1;        // by so many kernels before it; -1: unknown
 };

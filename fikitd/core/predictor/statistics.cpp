@@ -113,6 +113,27 @@ double Statistics::typical_ns() const {
   return std::clamp(mean_, static_cast<double>(bucket_low(bucket)), static_cast<double>(bucket_low(bucket + 1)));
 }
 
+// By time: a kernel that is short in 199 launches of 200 may have taken nearly all its time in the others.
+double Statistics::tail_ns() const {
+  constexpr double kShare = 0.1;
+  constexpr std::uint64_t kTwice = 2;
+  const auto time_ns = [](const auto& entry) {
+    return static_cast<double>(entry.second) * static_cast<double>(bucket_low(entry.first) + bucket_low(entry.first + 1)) / 2;
+  };
+  double all_ns = 0;
+  for (const auto& entry : histogram_) all_ns += time_ns(entry);
+  double tail_ns = 0;
+  std::uint64_t runs = 0;
+  for (auto it = histogram_.rbegin(); it != histogram_.rend(); ++it) {
+    tail_ns += time_ns(*it);
+    runs += it->second;
+    if (tail_ns >= kShare * all_ns && runs >= std::min(kTwice, count_)) return static_cast<double>(bucket_low(it->first + 1));
+  }
+  return 0;
+}
+
+double Statistics::longest_ns() const { return histogram_.empty() ? 0 : static_cast<double>(bucket_low(histogram_.back().first + 1)); }
+
 double Statistics::variation() const {
   if (count_ == 0 || mean_ <= 0) return 0;
   return std::sqrt(m2_ / static_cast<double>(count_)) / mean_;

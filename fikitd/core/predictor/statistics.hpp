@@ -38,6 +38,9 @@ class Statistics {
   // The best guess of the next value: the mean, but not outside the median's bucket. Where the values lie close together
   // that is the mean; where a few lie far away it is not drawn to them.
   double typical_ns() const;
+  // Runs of this length or longer take a tenth of the time of all runs. A length that came only once says nothing.
+  double tail_ns() const;
+  double longest_ns() const; // the end of the highest bucket; 0: nothing is known
   double variation() const; // standard deviation / mean; 0 when there is no mean
 
  private:

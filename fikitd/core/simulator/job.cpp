@@ -158,7 +158,7 @@ void Job::look(std::int64_t now_ns) {
 // launch went to the same stream, it is marked now.
 void Job::end_run(std::int64_t now_ns) {
   const auto [number, request] = std::exchange(unmarked_, {});
-  if (request == 0 || number != options_.trace->stream(host_.index())) return;
+  if (request == 0 || number != options_.trace->stream(host_.index()) || !options_.tells_ends) return;
   Stream& stream = streams_[number];
   if (device_.state().streams[stream.slot].tail == stream.collected) report(now_ns, FIKIT_ENTRY_DONE, 0, request);
   else mark_grant(stream, now_ns, request);
@@ -170,7 +170,7 @@ Job::Stream::Work& Job::newest(const Stream& stream) {
 
 // Behind the newest work of the stream.
 bool Job::put_mark(Stream& stream, std::int64_t now_ns, enum fikit_entry_kind kind, std::uint64_t value) {
-  if (fikit_marks_all_out(page_.get(), last_mark_) || newest(stream).mark != 0) return false;
+  if (!options_.tells_ends || fikit_marks_all_out(page_.get(), last_mark_) || newest(stream).mark != 0) return false;
   newest(stream).mark = ++last_mark_;
   report(now_ns, kind, last_mark_, value);
   return true;
@@ -178,7 +178,7 @@ bool Job::put_mark(Stream& stream, std::int64_t now_ns, enum fikit_entry_kind ki
 
 // Without a mark the end is seen, as by an event, and reported.
 void Job::mark_grant(Stream& stream, std::int64_t now_ns, std::uint32_t request) {
-  if (!put_mark(stream, now_ns, FIKIT_ENTRY_MARK_GRANT, request)) newest(stream).request = request;
+  if (!put_mark(stream, now_ns, FIKIT_ENTRY_MARK_GRANT, request) && options_.tells_ends) newest(stream).request = request;
 }
 
 // A point behind the stream's work: every launch up to this launch_seq is complete then. 0: other streams may be at work.
@@ -301,7 +301,7 @@ void Job::waited(std::int64_t now_ns) {
   wait_.until_ns = now_ns;
   const std::uint64_t seq = page_->launch_seq;
   const bool all = std::all_of(streams_.begin(), streams_.end(), [](const Stream& s) { return s.drained == s.issued; });
-  if (!all || !fikit_drain_is_news(seq, claimed_)) return;
+  if (!all || !fikit_drain_is_news(seq, claimed_) || !options_.tells_ends) return;
   claimed_ = seq;
   set(marked_, seq);
   report(now_ns, FIKIT_ENTRY_DRAINED, fikit_waited_ns(since_ns, now_ns), seq);

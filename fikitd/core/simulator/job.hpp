@@ -44,6 +44,7 @@ struct JobOptions {
   bool rhythm = true;                        // of the profile; false: learns anew where its host waits
   bool runs = true;                          // of the profile; false: learns anew what follows without a wait
   bool managed = true;                       // false: no fikit at all, at no cost
+  bool tells_ends = true;                    // false: no mark or drain tells of its work's ends, as while a capture is open
   bool fills = true;                         // its memsets and copies within the device are launches: not under MPS
   bool thinks = true;                        // false: its host computes nothing between its calls
   emu::Membership membership;                // what it is to the device: its weight, its MPS priority

@@ -11,7 +11,9 @@ void Knowing::predicts(predictor::Prediction& predicted) {
   if (forgets_ && met_.insert(job_.trace().identity(step_)).second) predicted = {};
   if (job_.profile() == nullptr) return;
   if (knowledge_ == Knowledge::kernel) predicted = job_.profile()->model.predict(job_.trace().identity(step_), {});
-  if (knowledge_ == Knowledge::truth) predicted.duration_ns = predicted.duration_high_ns = job_.duration_ns(step_);
+  if (knowledge_ != Knowledge::truth) return;
+  predicted.duration_ns = predicted.duration_high_ns = job_.duration_ns(step_);
+  predicted.duration_tail_ns = predicted.duration_longest_ns = predicted.duration_ns;
 }
 
 void Knowing::tells(policy::Event& event) {

@@ -34,6 +34,7 @@ void ClientTracker::resume(std::uint64_t launches) {
   launches_ = launches;
   log_.resume_at(launches);
   switch_watch_.lost();
+  grant_watch_.forget();
   account_.lost();
   note_under_way(0);
   next_.valid = false;
@@ -99,7 +100,7 @@ void ClientTracker::launch(const Report& report, std::int64_t t_ns, std::int64_t
   const std::uint32_t request = granted ? grant_of(static_cast<std::uint32_t>(report.value)) : 0;
   if (request == granted_ || report.kind == FIKIT_ENTRY_EXPIRED) owes_launch_ = false;
   const predictor::Identity kernel = identity(report.slot);
-  const Predicted known = predict(kernel);
+  const Predicted known = predict(report.slot, t_ns);
   const predictor::Prediction& predicted = known.completed;
   const policy::Client* view = policy.client(id_);
   if (report.kind == FIKIT_ENTRY_LAUNCH) end_gap(t_ns, view);
@@ -110,6 +111,7 @@ void ClientTracker::launch(const Report& report, std::int64_t t_ns, std::int64_t
   const bool let_go = view == nullptr || view->may_have_launched(granted, t_ns);
   if (let_go) {
     count_kernel();
+    traffic_.works_ns += predicted.duration_ns < 0 ? lease_ns_ : predicted.duration_ns;
     collective_kernels_.launched(report.slot, launches_, request, launches_ - std::min(complete_, launches_), t_ns);
   }
   if (accesses_ != nullptr) accesses_->launched(launches_, kernel, known.alone.duration_mean_ns);
@@ -128,6 +130,7 @@ void ClientTracker::launch(const Report& report, std::int64_t t_ns, std::int64_t
   if (let_go) switch_watch_.launched(launches_, request, t_ns, predicted);
   if (granted && let_go) outstanding_.launched(request, t_ns, predicted.duration_mean_ns);
   tell(event, policy);
+  if (granted && let_go) watch_grant(request, report.slot, predicted, view);
   note_launch(report, t_ns, predicted.duration_ns, view);
   account_.launched({.t_ns = t_ns,
                      .work_ns = known.alone.duration_mean_ns,
@@ -166,7 +169,7 @@ void ClientTracker::drained(const Drain& drain, std::int64_t now_ns, policy::Pol
     event.outlook = forecaster_.waited(drain.t_ns, traffic_.kernels - kernels_, drain.began_ns);
   if (drain.waited && all && accesses_ != nullptr) accesses_->waited(drain.t_ns);
   switch_watch_.complete(drain.launches, all && !owes_launch_, ended(drain));
-  if (all) note_ran(outstanding_.count(), drain.t_ns);
+  if (all) note_ran(outstanding_.count(), drain.t_ns), grant_watch_.all_done(ended(drain), traffic_.works_ns);
   note_under_way(launches_ - std::min(complete_, launches_));
   account_.complete({.t_ns = drain.t_ns,
                      .began_ns = drain.waited ? drain.began_ns : policy::kLongAgo,

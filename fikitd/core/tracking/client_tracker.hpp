@@ -14,6 +14,7 @@
 
 #include "client_page.hpp"
 #include "forecaster/forecaster.hpp"
+#include "grant_watch.hpp"
 #include "insight.hpp"
 #include "marks.hpp"
 #include "pending_samples.hpp"
@@ -167,7 +168,9 @@ class ClientTracker {
     predictor::Prediction alone;     // the same; gaps in it filled with times that this run measured alone on the GPU
     predictor::Prediction completed; // the same; what is left filled with times beside others and doubtful ones
   };
-  const Predicted& predict(predictor::Identity kernel);
+  const Predicted& predict(std::uint32_t slot, std::int64_t t_ns);
+  void doubt(predictor::DurationPrediction& found, std::uint32_t slot, std::int64_t t_ns) const;
+  void watch_grant(std::uint32_t request, std::uint32_t slot, const predictor::DurationPrediction& predicted, const policy::Client* view);
   void complete(predictor::Prediction& found, predictor::Identity kernel) const;
   void complete(predictor::Prediction& found, const predictor::Model& model, predictor::Identity kernel) const;
   predictor::Prediction profiled(predictor::Identity kernel) const;
@@ -291,6 +294,7 @@ class ClientTracker {
   std::size_t ran_count_ = 0;
   std::int64_t ran_until_ns_ = 0;
   Outstanding outstanding_;
+  GrantWatch grant_watch_;
   Interference interference_;
   SwitchWatch switch_watch_;
 };

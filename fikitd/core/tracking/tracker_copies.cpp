@@ -38,6 +38,7 @@ void ClientTracker::grant_done(std::uint32_t request, std::int64_t since_ns, std
   // By a mark the work ended after since_ns. By the host's own report it may have ended long before t_ns, when the host found out.
   const std::int64_t over_ns = since_ns < t_ns ? std::max(since_ns, t_ns - look_ns_) : policy::kLongAgo;
   switch_watch_.grant_complete(request, request == granted_, {.since_ns = over_ns, .until_ns = t_ns});
+  grant_watch_.done(request, {.since_ns = over_ns, .until_ns = t_ns}, traffic_.works_ns);
   if (request == copy_.request && copy_.begin_ns < t_ns)
     forecaster_.copies(copy_.engine).took(copy_.bytes, t_ns - std::exchange(copy_.begin_ns, policy::kNever));
   if (const policy::Client* view = policy.client(id_)) {

@@ -41,7 +41,7 @@ bool ClientTracker::look_at_request(const Request& request, bool patient, std::i
     ask_for_copy(request, t_ns, policy);
     return true;
   }
-  const predictor::Prediction& predicted = predict(kernel).completed;
+  const predictor::Prediction& predicted = predict(request.slot, t_ns).completed;
   policy::Event event{.kind = policy::EventKind::waiting,
                       .client = id_,
                       .time_ns = t_ns,
@@ -78,6 +78,7 @@ void ClientTracker::gate_opened(std::int64_t now_ns) {
   closed_ = false;
   wait_book_.granted(now_ns);
   owes_launch_ = false;
+  grant_watch_.forget();
   kept_ = 0;
   posted_ = 0; // the waiting launch goes through; if the gate closes before the host noticed, its request counts as new
   end_run();
@@ -107,6 +108,17 @@ void ClientTracker::end_run() {
   if (run_.until == 0) return;
   run_.until = 0;
   page_.end_run();
+}
+
+// A collective kernel waits for others: how long it takes says nothing of its work.
+void ClientTracker::watch_grant(std::uint32_t request, std::uint32_t slot, const predictor::DurationPrediction& predicted, const policy::Client* view) {
+  if (view == nullptr || collective_kernels_.is(slot)) return;
+  grant_watch_.launched({.request = request,
+                         .slot = slot,
+                         .duration_ns = predicted.duration_ns,
+                         .longest_ns = std::max(predicted.duration_ns, predicted.duration_longest_ns),
+                         .end_ns = view->reckoned_end_ns(request).value_or(view->progress.finish_ns()),
+                         .works_ns = traffic_.works_ns});
 }
 
 // The grant that a launch was made on. A launch that did not ask belongs to the newest grant, also where its thread read the page's

@@ -61,6 +61,7 @@ void ClientTracker::timed(const Report& report) {
 }
 
 void ClientTracker::sample(const Report& report, std::int64_t ns) {
+  grant_watch_.confirmed();
   const predictor::Identity kernel = identity(report.slot);
   const bool doubtful = (report.before & FIKIT_TIMED_DOUBTFUL) != 0;
   predictor::Model* model = takes(seen(kernel, &predictor::Cost::duration), doubtful);

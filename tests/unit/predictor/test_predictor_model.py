@@ -294,3 +294,37 @@ def test_histograms_are_bounded_and_still_add_up() -> None:
     assert sum(len(entry["duration"]["histogram"]) for entry in exported) <= 2**19 + len(ids)
     for entry in exported:
         assert entry["duration"]["count"] == sum(entry["duration"]["histogram"].values()) == 320
+
+
+def learnt(values: list[int], context: int = 0) -> Prediction:
+    """What is said of a kernel that took so long, each time in another context of so many."""
+    model = Model()
+    before = kernels(model, *(f"before {i}" for i in range(max(context, 1))))
+    (k,) = kernels(model, "k")
+    for number, value in enumerate(values):
+        model.add_duration(k, [before[number % len(before)]] * 3, value)
+    return model.predict(k, [before[0]] * 3)
+
+
+def test_the_tail_counts_by_time_and_not_by_launches() -> None:
+    """5 us in 199 launches of 200, and 50 ms in one: 98 % of the time. One in five of twice the length is no such tail."""
+    said = learnt([5_000] * 796 + [50_000_000] * 4)
+    assert (said.duration_ns or 0) < 6_000
+    assert (said.duration_high_ns or 0) < 6_000
+    assert 50_000_000 <= (said.duration_tail_ns or 0) <= 57_000_000
+    assert (learnt([100_000] * 999 + [1_000_000]).duration_tail_ns or 0) < 120_000  # a hundredth of the time
+    assert 1_000_000 <= (learnt([100_000] * 90 + [1_000_000] * 10).duration_tail_ns or 0) <= 1_130_000
+
+
+def test_what_came_once_is_no_tail_but_the_longest() -> None:
+    said = learnt([5_000] * 199 + [50_000_000])
+    assert (said.duration_tail_ns or 0) < 6_000
+    assert 50_000_000 <= (said.duration_longest_ns or 0) <= 57_000_000
+
+
+def test_a_few_runs_in_a_context_do_not_hide_the_tail_of_all() -> None:
+    """A program can choose its contexts; one in which a kernel often ran alike speaks for itself."""
+    rare = [50_000_000 if number in (150, 250) else 5_000 for number in range(400)]
+    assert (learnt(rare, context=100).duration_tail_ns or 0) >= 50_000_000
+    often = [5_000, 50_000_000] * 100
+    assert (learnt(often, context=2).duration_tail_ns or 0) < 6_000

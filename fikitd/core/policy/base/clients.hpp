@@ -93,6 +93,9 @@ struct Client {
   Launches long_run;              // the same where all clients above are at rest
   std::int64_t waiting_duration_ns = kUnknown;
   std::int64_t cautious_ns = kUnknown; // the same; of a long kernel the time that nine of ten like it do not exceed
+  std::int64_t feared_ns = kUnknown;  // the same; what a rare one takes, where rare ones take much of the kernel's time
+  std::int64_t longest_ns = kUnknown; // the same; of all that were seen the longest
+  std::int64_t run_longer_ns = 0; // by how much a later kernel of the run may take longer than predicted, at the longest seen
   std::int64_t run_ns = kUnknown;
   std::int64_t gap_ns = kUnknown; // after the client's last launch
 

@@ -32,6 +32,9 @@ struct Outlook {
   // drained: until the next launch while no other client is on the device, at most; kUnknown unless that is always about as long
   std::int64_t alone_idle_ns = kUnknown;
   std::int64_t high_ns = kUnknown; // waiting: nine of ten kernels like this one take no longer
+  std::int64_t feared_ns = kUnknown; // waiting: kernels like this one spend a tenth of their time in runs of this length or longer
+  std::int64_t longest_ns = kUnknown; // waiting: the longest one like this one that was seen
+  std::int64_t run_longer_ns = 0; // waiting: by how much a kernel behind this one may take longer than predicted, at the longest seen
   std::int64_t in_line_ns = 0;     // launched: what the device needs before this launch if it stands in line
   // waiting, launched on a grant: this launch and those that are likely to follow it without a wait.
   Launches run;

@@ -138,6 +138,9 @@ void LevelPolicy::wait(const Event& event, Client& client) {
   client.waiting_since_ns = event.time_ns;
   client.waiting_duration_ns = takes_ns;
   client.cautious_ns = takes_ns < options_.run_ahead_ns ? takes_ns : std::max(takes_ns, event.outlook.high_ns);
+  client.feared_ns = takes_ns < 0 ? kUnknown : std::max(takes_ns, event.outlook.feared_ns);
+  client.longest_ns = takes_ns < 0 ? kUnknown : std::max(client.feared_ns, event.outlook.longest_ns);
+  client.run_longer_ns = event.outlook.run_longer_ns;
   wait_reasons_.forget(clients_.row(client));
   if (looks_ahead()) clients_.take_back(client, event.time_ns);
   client.waiting_exclusive = event.exclusive;

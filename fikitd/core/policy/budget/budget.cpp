@@ -41,6 +41,7 @@ void Budget::noted(const Event& event, const Client& client) {
       break;
     case EventKind::launched:
       budget.launched(event, client);
+      if (Guess& guess = guesses_[client.slot]; guess.asked_ns != 0 && guess.launched_ns == 0) guess.launched_ns = event.time_ns;
       if (event.granted) {
         unconfirmed_.launches_granted(client.slot, event.request, event.time_ns); // also where the client's host has waited since the grant
         overran(client, client.overran_ns);
@@ -58,6 +59,7 @@ void Budget::noted(const Event& event, const Client& client) {
         if (event.duration_ns >= 0) budget.told();
       }
       if (event.duration_ns >= 0) see_rest(event.time_ns);
+      if (event.duration_ns == 0) see_guess(event, client);
       break;
     case EventKind::running: budget.seen(client); break;
     case EventKind::waiting:
@@ -154,12 +156,23 @@ void Budget::overran(const Client& client, std::int64_t ns) {
 // If the client's kernel of unknown length is complete, its next one is guessed to take about as long.
 void Budget::see_guess(const Event& event, const Client& client) {
   constexpr std::int64_t kLongestGuessNs = 10'000'000;
+  constexpr std::int64_t kClearlyNs = 1'000'000; // a turn of another client may lie in between
   Guess& guess = guesses_[client.slot];
   if (guess.asked_ns == 0) return;
   overran(client, std::min(event.time_ns - guess.asked_ns - guess.length_ns, options().lease_ns));
-  const std::int64_t took_ns = std::clamp<std::int64_t>(event.time_ns - guess.asked_ns, 0, kLongestGuessNs);
-  guess.length_ns += (took_ns - guess.length_ns) / 4;
+  const std::int64_t since_ns = std::max(guess.asked_ns, guess.launched_ns); // the host may have needed time to launch it
+  const std::int64_t took_ns = std::clamp<std::int64_t>(event.time_ns - since_ns, 0, options().lease_ns);
+  if (took_ns > std::max(2 * guess.length_ns, guess.length_ns + kClearlyNs)) guess.fear.took(took_ns, event.time_ns);
+  guess.length_ns += (std::min(took_ns, kLongestGuessNs) - guess.length_ns) / 4;
   guess.asked_ns = 0;
+}
+
+// The end of the last one was never reported: it may have taken as long as others have waited for it.
+void Budget::guess_begins(const Client& client, std::int64_t now_ns) {
+  Guess& guess = guesses_[client.slot];
+  if (guess.asked_ns != 0 && guess.launched_ns != 0) guess.fear.took(std::min(now_ns - guess.asked_ns, options().lease_ns), now_ns);
+  guess.asked_ns = now_ns;
+  guess.launched_ns = 0;
 }
 
 // Another level's policy grants, after it has asked the clients above its level.
@@ -170,7 +183,7 @@ void Budget::noted_given(const Given& given, const Client& client, std::int64_t 
     look(now_ns, client.priority);
     spend(client, given.charged_ns, given.charged_ns);
     if (given.kind == Given::Kind::launches) unconfirmed_.launches_granted(client.slot, given.request, now_ns);
-    if (given.granted.work_ns < 0) guesses_[client.slot].asked_ns = now_ns;
+    if (given.granted.work_ns < 0) guess_begins(client, now_ns);
   }
 }
 
@@ -196,6 +209,7 @@ void Budget::see(Higher& higher) const {
   higher.unforeseen = budget.unforeseen(now_ns_, higher.at_work, switch_ns() > 0);
   higher.affected = budget.affected(now_ns_);
   higher.covers_ns = budget.covers_ns(now_ns_);
+  higher.full = budget.full(now_ns_);
   higher.worth = budget.worth(now_ns_, higher.at_work);
   const std::int64_t back_ns = switch_to_ns(client);
   higher.changes = back_ns > 0;
@@ -206,17 +220,19 @@ void Budget::see(Higher& higher) const {
 // The first piece of lower work after a client's own opens a visit: it pays the switch to it, the one back, and the delay that comes
 // unforeseen of a visit. Lower work behind that continues the visit and pays none of them.
 Budget::Cost Budget::cost(const Higher& higher, const Client& client, std::int64_t length_ns) const {
-  Cost cost{.there_ns = switch_to_ns(client), .back_ns = switch_ns(client, *higher.client)};
+  Cost cost;
+  cost.there_ns = switch_to_ns(client);
+  cost.back_ns = switch_ns(client, *higher.client);
   cost.opens = cost.back_ns > 0 && !higher.changes;
   const std::int64_t reaction_ns = now_ns_ + static_cast<std::int64_t>(options().tuning.reaction_ns);
-  const Fill fill{.end_ns = std::max(free_ns_, reaction_ns) + cost.there_ns + length_ns, .back_ns = cost.back_ns};
-  cost.all_ns = higher.forecast.delay_ns(fill);
+  cost.fill = {.end_ns = std::max(free_ns_, reaction_ns) + cost.there_ns + length_ns, .back_ns = cost.back_ns};
+  cost.all_ns = higher.forecast.delay_ns(cost.fill);
   cost.delay_ns = cost.all_ns - higher.delay_ns;
   const SlowdownBudget::Unforeseen& unforeseen = higher.unforeseen[cost.back_ns > 0 ? 1 : 0];
   cost.share = unforeseen.share;
   const double unforeseen_ns = unforeseen.per_ns * static_cast<double>(length_ns) + (cost.opens ? unforeseen.per_visit_ns : 0);
   cost.expected_ns = higher.affected * (higher.calibration_of(client) * cost.delay_ns + unforeseen_ns);
-  cost.worst_ns = higher.forecast.worst_ns(fill);
+  cost.worst_ns = higher.forecast.worst_ns(cost.fill);
   cost.gain_ns = static_cast<double>(length_ns);
   // While the higher client is at rest, lower work opens the device for more lower work. One at work takes it back with its next kernel.
   if (cost.opens && !budgets_[higher.client->slot].in_segment())
@@ -224,24 +240,41 @@ Budget::Cost Budget::cost(const Higher& higher, const Client& client, std::int64
   return cost;
 }
 
-WaitReason Budget::objection(const Client& client, std::int64_t length_ns, std::int64_t run_ns) const {
+Budget::Longer Budget::longer(const Client& client, const Launches& piece) const {
+  if (client.waiting_duration_ns < 0) {
+    const Guess& guess = guesses_[client.slot];
+    return {.feared_ns = std::max<std::int64_t>(0, guess.fear.feared_ns(now_ns_) - guess.length_ns),
+            .longest_ns = std::max<std::int64_t>(0, guess.fear.longest_ns(now_ns_) - guess.length_ns)};
+  }
+  const bool alone = piece.launches == 1;
+  const std::int64_t reckoned_ns = alone ? asked_ns(client, piece) : client.waiting_duration_ns;
+  return {.feared_ns = std::max<std::int64_t>(0, client.feared_ns - reckoned_ns),
+          .longest_ns = std::max(alone ? 0 : client.run_longer_ns, client.longest_ns - reckoned_ns)};
+}
+
+WaitReason Budget::objection(const Client& client, std::int64_t length_ns, const Longer& longer, std::int64_t run_ns) const {
   if (const Client* higher = keeps_from_gap(client, now_ns_)) return {.reason = Reason::does_not_fit, .by = higher->id};
   for (const Higher& higher : above()) {
     if (!higher.client->outranks(client)) continue;
-    const WaitReason hold = objection(higher, client, length_ns, run_ns);
+    const WaitReason hold = objection(higher, client, length_ns, longer, run_ns);
     if (hold.reason != Reason::none) return hold;
   }
   return {};
 }
 
-WaitReason Budget::objection(const Higher& higher, const Client& client, std::int64_t length_ns, std::int64_t run_ns) const {
+WaitReason Budget::objection(const Higher& higher, const Client& client, std::int64_t length_ns, const Longer& longer,
+                             std::int64_t run_ns) const {
   const Client& above = *higher.client;
   if (above.progress.uncertain_at(now_ns_)) return {.reason = Reason::uncertain, .by = above.id};
   clients().asked();
   Cost cost = this->cost(higher, client, length_ns);
   const std::int64_t max_delay_ns = above.protection.max_delay_ns;
-  const std::int64_t switches_ns = std::min(cost.worst_ns, 2 * cost.back_ns); // any lower work costs two: max_delay leaves them out
-  if (max_delay_ns != kNever && cost.worst_ns - switches_ns > max_delay_ns) return {.reason = Reason::does_not_fit, .by = above.id};
+  const auto later = [&cost](std::int64_t ns) { return Fill{.end_ns = cost.fill.end_ns + ns, .back_ns = cost.fill.back_ns}; };
+  if (max_delay_ns != kNever) {
+    const std::int64_t worst_ns = higher.forecast.worst_ns(later(longer.longest_ns));
+    const std::int64_t switches_ns = std::min(worst_ns, 2 * cost.back_ns); // any lower work costs two: max_delay leaves them out
+    if (worst_ns - switches_ns > max_delay_ns) return {.reason = Reason::does_not_fit, .by = above.id};
+  }
   // A piece that is over before another grant can follow it (a memset) opens a visit only for its run: the run must be worth the visit.
   if (run_ns > length_ns && cost.opens && static_cast<double>(length_ns) <= options().tuning.reaction_ns)
     cost = this->cost(higher, client, run_ns);
@@ -249,7 +282,16 @@ WaitReason Budget::objection(const Higher& higher, const Client& client, std::in
   const bool cheap = cost.expected_ns <= options().tuning.cheap * static_cast<double>(length_ns);
   // A forecast has eight times, which cannot tell so short a delay from none; a client with max_slowdown 0 has no budget that would pay.
   constexpr double kNothing = 0.001;
-  const double nothing_ns = above.protection.max_slowdown > 0 ? 0 : kNothing * static_cast<double>(length_ns);
+  const auto nothing = [&above](std::int64_t ns) { return above.protection.max_slowdown > 0 ? 0 : kNothing * static_cast<double>(ns); };
+  // The delay by a rare launch of a known kernel may exceed what a full budget covers: budget that is not spent then is lost, and the debt keeps the next one away.
+  if (longer.feared_ns > 0 && (client.waiting_duration_ns < 0 || !higher.full)) {
+    const Fill feared = later(longer.feared_ns);
+    const double delay_ns = higher.forecast.delay_ns(feared) - higher.delay_ns;
+    if ((delay_ns > nothing(length_ns + longer.feared_ns) || !foreseeable) &&
+        static_cast<double>(higher.forecast.worst_ns(feared)) > higher.covers_ns)
+      return {.reason = Reason::budget_spent, .by = above.id};
+  }
+  const double nothing_ns = nothing(length_ns);
   if (cost.delay_ns <= nothing_ns && foreseeable && cheap) return waits_for_device(higher, client, length_ns, cost) ? lower_.hold : WaitReason{};
   // Hard: the budget must cover the worst delay that may come of it.
   if ((cost.delay_ns > 0 || !foreseeable) && static_cast<double>(cost.worst_ns) > higher.covers_ns)
@@ -307,7 +349,7 @@ void Budget::spend(const Client& client, std::int64_t length_ns, std::int64_t se
   suspects_.granted(client.slot);
   takes_device(client, now_ns_ + static_cast<std::int64_t>(options().tuning.reaction_ns), length_ns);
   shares_.served(client, served_ns);
-  if (client.waiting_duration_ns < 0) guesses_[client.slot].asked_ns = now_ns_;
+  if (client.waiting_duration_ns < 0) guess_begins(client, now_ns_);
 }
 
 // Where much came unforeseen to a client, lower work counts as complete only when its own client reports it.

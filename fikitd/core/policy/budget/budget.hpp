@@ -12,6 +12,7 @@
 #include "shares.hpp"
 #include "slowdown_budget.hpp"
 #include "suspects.hpp"
+#include "types/fear.hpp"
 #include "unconfirmed.hpp"
 
 namespace fikit::policy::budget {
@@ -44,6 +45,7 @@ class Budget final : public LevelPolicy {
   void takes_device(const Client& client, std::int64_t t_ns, std::int64_t length_ns);
   void see_doubts();
   void see_rest(std::int64_t t_ns);
+  void guess_begins(const Client& client, std::int64_t now_ns);
   void see_guess(const Event& event, const Client& client);
 
   // What a piece of lower work would cost, and gain (budget.cpp).
@@ -54,6 +56,7 @@ class Budget final : public LevelPolicy {
     std::array<SlowdownBudget::Unforeseen, 2> unforeseen; // [1]: by lower work that takes turns with the client, at a cost
     double affected = 1;
     double covers_ns = 0;
+    bool full = false; // the budget is
     double worth = 0;
     double delay_ns = 0; // the delay that is forecast of lower work on the device already
     double free_ns = 0;  // for how long lower work may have the device without delaying the client
@@ -67,7 +70,13 @@ class Budget final : public LevelPolicy {
   void look(std::int64_t now_ns, int lowest);
   void see(Higher& higher) const;
   std::span<const Higher> above() const { return std::span(above_).first(above_count_); }
+  struct Longer { // by how much a piece may take longer than reckoned
+    std::int64_t feared_ns = 0;  // as a rare one does, or as unknown ones of the client did lately
+    std::int64_t longest_ns = 0; // as the longest did that was seen
+  };
+  Longer longer(const Client& client, const Launches& piece) const;
   struct Cost {
+    Fill fill;
     std::int64_t there_ns = 0; // the switches
     std::int64_t back_ns = 0;
     bool opens = false; // the piece is the first after the higher client's own work (a visit)
@@ -80,8 +89,8 @@ class Budget final : public LevelPolicy {
   };
   Cost cost(const Higher& higher, const Client& client, std::int64_t length_ns) const;
   // Reason::none: no client above has one. run_ns: of the run that begins with the piece.
-  WaitReason objection(const Client& client, std::int64_t length_ns, std::int64_t run_ns = 0) const;
-  WaitReason objection(const Higher& higher, const Client& client, std::int64_t length_ns, std::int64_t run_ns) const;
+  WaitReason objection(const Client& client, std::int64_t length_ns, const Longer& longer, std::int64_t run_ns = 0) const;
+  WaitReason objection(const Higher& higher, const Client& client, std::int64_t length_ns, const Longer& longer, std::int64_t run_ns) const;
   double near_ns(const Higher& higher, const Client& client) const;
   bool waits_for_device(const Higher& higher, const Client& client, std::int64_t length_ns, const Cost& cost) const;
   bool may_be_long(const Client& client) const; // may its run?
@@ -141,6 +150,8 @@ class Budget final : public LevelPolicy {
   struct Guess { // how long a client's kernels of unknown length may take
     std::int64_t length_ns = kUsualGuessNs;
     std::int64_t asked_ns = 0; // when such a kernel was granted; 0: none is in flight
+    std::int64_t launched_ns = 0; // when it was launched; 0: it was not yet
+    Fear fear;
   };
   std::array<Guess, kMaxClients> guesses_{};
   Unconfirmed unconfirmed_;

@@ -40,11 +40,13 @@ WaitReason Budget::answer(const Client& client) {
   if (client.waiting_duration_ns < 0 && (ahead_ns() != 0 || client.grant_count != 0))
     return {.reason = Reason::unknown, .by = ahead_ns() > 0 ? lower_.hold.by : client.id};
   const Launches run{.launches = client.run_launches, .work_ns = client.run_ns};
-  if (run.launches > 1 && objection(client, run.work_ns).reason == Reason::none) {
+  if (run.launches > 1 && objection(client, run.work_ns, longer(client, run)).reason == Reason::none) {
     granted_[client.slot] = run;
     return {};
   }
-  return due(client, now_ns_) ? WaitReason{} : objection(client, asked_ns(client, only_one(client)), run.launches > 1 ? run.work_ns : 0);
+  if (due(client, now_ns_)) return {};
+  const Launches one = only_one(client);
+  return objection(client, asked_ns(client, one), longer(client, one), run.launches > 1 ? run.work_ns : 0);
 }
 
 // A stop or a pause for the sake of a client above; Reason::none if there is neither.
@@ -57,9 +59,9 @@ WaitReason Budget::kept(const Client& client) const {
 // Grants the long run instead, if all clients above are at rest. The next launch of one at work would end it, unless kernels overlap.
 void Budget::lengthen(const Client& client) {
   Launches& granted = granted_[client.slot];
-  const Launches& longer = client.long_run;
-  if (longer.launches <= granted.launches || !may_be_long(client)) return;
-  if (objection(client, longer.work_ns).reason == Reason::none) granted = longer;
+  const Launches& long_run = client.long_run;
+  if (long_run.launches <= granted.launches || !may_be_long(client)) return;
+  if (objection(client, long_run.work_ns, longer(client, long_run)).reason == Reason::none) granted = long_run;
 }
 
 bool Budget::may_extend(const Client& client) const {
@@ -70,7 +72,8 @@ bool Budget::may_extend(const Client& client) const {
 }
 
 bool Budget::may_become_longer(const Client& client, const Launches& to) const {
-  return client.run.half_granted(to) && objection(client, client.run.more_ns(to)).reason == Reason::none;
+  const Longer behind{.feared_ns = 0, .longest_ns = client.run_longer_ns}; // a run goes on to no kernel that is feared to be long
+  return client.run.half_granted(to) && objection(client, client.run.more_ns(to), behind).reason == Reason::none;
 }
 
 Budget::Extension Budget::extended(std::int64_t now_ns) {

@@ -79,6 +79,7 @@ class SlowdownBudget {
   bool wary() const { return std::max(share(kBetween), share(kAtWork)) > kFeared / 4; } // much comes unforeseen, or nobody knows yet
   bool back_early() const { return in_segment_ && share(kVisits) > kFeared / 10; } // the client is back, and often before it was expected
   bool overdrawn(std::int64_t now_ns) const { return left_ns(now_ns) < 0; }
+  bool full(std::int64_t now_ns) const { return max_slowdown_ > 0 && filled(now_ns) > 0.9; } // hardly more can be saved
   // Lower work has cost so much that none goes until the budget is back at zero, or for as long as a loan is repaid.
   bool stops(std::int64_t now_ns) const { return now_ns < stop_ends_ns_ && overdrawn(now_ns); }
   // Lower work is granted nothing for a moment, so that waits come without it.

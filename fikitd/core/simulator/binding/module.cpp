@@ -169,7 +169,7 @@ void bind(nb::module_& m) {
   nb::class_<JobOptions>(m, "Job")
       .def("__init__",
            [](JobOptions* self, const Trace& trace, int priority, const Profile* profile, bool rhythm,
-              bool runs, bool managed, bool fills, bool thinks, double weight, int mps_priority,
+              bool runs, bool managed, bool tells_ends, bool fills, bool thinks, double weight, int mps_priority,
               const std::vector<std::int64_t>& arrivals) {
              new (self) JobOptions{.trace = &trace,
                                    .priority = priority,
@@ -177,13 +177,14 @@ void bind(nb::module_& m) {
                                    .rhythm = rhythm,
                                    .runs = runs,
                                    .managed = managed,
+                                   .tells_ends = tells_ends,
                                    .fills = fills,
                                    .thinks = thinks,
                                    .membership = {.mps = false, .priority = mps_priority, .weight = weight},
                                    .arrivals = arrivals};
            },
            "trace"_a, nb::kw_only(), "priority"_a, "profile"_a = nb::none(), "rhythm"_a = true, "runs"_a = true,
-           "managed"_a = true, "fills"_a = true, "thinks"_a = true, "weight"_a = 1.0, "mps_priority"_a = 0, "arrivals"_a = std::vector<std::int64_t>(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>());
+           "managed"_a = true, "tells_ends"_a = true, "fills"_a = true, "thinks"_a = true, "weight"_a = 1.0, "mps_priority"_a = 0, "arrivals"_a = std::vector<std::int64_t>(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>());
 
   const Device usual;
   nb::class_<Device>(m, "Device")

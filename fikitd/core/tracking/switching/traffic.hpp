@@ -14,6 +14,7 @@ struct Traffic {
   explicit Traffic(const policy::Tuning& tuning) : switches(tuning.turn_ns) {}
 
   std::uint64_t kernels = 0; // launched on it so far
+  std::int64_t works_ns = 0; // predicted device time of these; a lease for each of unknown length
   std::uint64_t under_way = 0; // launches that are not known to be complete
   DeviceUse use;
   SwitchMeter switches;
