@@ -81,6 +81,7 @@ class _Spent(TypedDict):
     pauses_ns: int
     waited_ns: int
     delayed_ns: int
+    suspended_ns: int
     late_ns: int
     unexplained_ns: int
 
@@ -334,6 +335,9 @@ class Dispatcher:
     def standing(self, client_id: int) -> tuple[bool, bool, int]:
         """Whether a launch or copy of it stands at its gate; whether not all that it launched is known to be complete; its launches."""
 
+    def stands(self, client_id: int) -> bool:
+        """Whether its host is stopped (a signal, a debugger, a frozen control group), as of the last look. IndexError for an unknown client."""
+
     def moves(self, client_id: int) -> _Moves:
         """The part of `stats` that is about its memory: it costs next to nothing."""
 
@@ -533,6 +537,9 @@ class TimeAccount:
     ) -> None:
         """Launches are complete, but for so much work; the host has waited for that since began_ns, None: it has not."""
 
+    def stood(self, since_ns: int, until_ns: int) -> None:
+        """The client's host was stopped then."""
+
     def grant_done(self, time_ns: int) -> None:
         """What was granted last is complete: a host at the gate stands behind nothing of its own any more."""
 
@@ -630,6 +637,7 @@ class Policy:
         run_longer_ns: int = 0,
         user: int = 0,
         job: int = 0,
+        stands: bool = False,
     ) -> list[tuple[Any, ...]]: ...
     def change_priority(self, client: int, priority: int, time_ns: int) -> list[tuple[Any, ...]]:
         """Its gate is open then: what it stood there with has to be said anew, if a decision closes it. Raises ValueError for an

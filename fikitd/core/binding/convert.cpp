@@ -160,6 +160,7 @@ nb::dict to_dict(const tracking::Spent& spent) {
   dict["pauses_ns"] = spent.pauses_ns;
   dict["waited_ns"] = spent.waited_ns;
   dict["delayed_ns"] = spent.delayed_ns;
+  dict["suspended_ns"] = spent.suspended_ns;
   dict["late_ns"] = spent.late_ns;
   dict["unexplained_ns"] = spent.unexplained_ns;
   return dict;

@@ -210,6 +210,7 @@ void bind_dispatcher(nb::module_& m) {
              return nb::make_tuple(standing.at_gate, standing.busy, standing.launches);
            },
            "client_id"_a)
+      .def("stands", &Dispatcher::stands, "client_id"_a, released)
       .def("moves",
            [](Dispatcher& self, policy::ClientId id) {
              tracking::Moves moves;

@@ -52,7 +52,7 @@ class ManualPolicy {
                  std::uint32_t long_run_launches, std::optional<std::int64_t> long_run_ns,
                  std::optional<std::int64_t> began_ns, const std::string& engine, std::int64_t in_line_ns,
                  std::optional<std::int64_t> high_ns, std::optional<std::int64_t> feared_ns, std::optional<std::int64_t> longest_ns,
-                 std::int64_t run_longer_ns, std::uint64_t user, std::uint64_t job) {
+                 std::int64_t run_longer_ns, std::uint64_t user, std::uint64_t job, bool stands) {
     policy::Event event{.kind = kind_of(kind),
                         .client = client,
                         .time_ns = time_ns,
@@ -65,6 +65,7 @@ class ManualPolicy {
                         .user = user,
                         .job = job,
                         .granted = granted,
+                        .stands = stands,
                         .exclusive = exclusive,
                         .request = request,
                         .engine = engine_of(engine),
@@ -174,7 +175,8 @@ void bind_policy(nb::module_& m) {
            "span_ns"_a = nb::none(), "open"_a = false, "run_launches"_a = 1, "run_ns"_a = nb::none(),
            "long_run_launches"_a = 1, "long_run_ns"_a = nb::none(),
            "began_ns"_a = nb::none(), "engine"_a = "compute", "in_line_ns"_a = 0,
-           "high_ns"_a = nb::none(), "feared_ns"_a = nb::none(), "longest_ns"_a = nb::none(), "run_longer_ns"_a = 0, "user"_a = 0, "job"_a = 0)
+           "high_ns"_a = nb::none(), "feared_ns"_a = nb::none(), "longest_ns"_a = nb::none(), "run_longer_ns"_a = 0, "user"_a = 0, "job"_a = 0,
+           "stands"_a = false)
       .def("change_priority", &ManualPolicy::change_priority, "client"_a, "priority"_a, "time_ns"_a)
       .def("held", &ManualPolicy::held, "client"_a)
       .def("index_agrees", &ManualPolicy::index_agrees)

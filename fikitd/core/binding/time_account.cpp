@@ -60,6 +60,7 @@ void bind_time_account(nb::module_& m) {
            "time_ns"_a, "began_ns"_a.none() = nb::none(), nb::kw_only(), "left_ns"_a = 0, "all"_a = true, "others"_a = 0,
            "under_way"_a = false)
       .def("grant_done", &TimeAccount::grant_done, "time_ns"_a)
+      .def("stood", &TimeAccount::stood, "since_ns"_a, "until_ns"_a)
       .def("lost", &TimeAccount::lost)
       .def("spent",
            [](const TimeAccount& self, std::int64_t time_ns, std::uint64_t others) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "clock.hpp"
+#include "host_stop.hpp"
 
 namespace fikit::dispatcher {
 namespace {
@@ -24,7 +25,9 @@ Client::Client(ClientId id, int memfd, int priority, bool measure, const policy:
                 .siblings = std::move(siblings),
                 .journal = journal,
                 .room = std::move(room)},
-               page_, options, now_ns, traffic) {
+               page_, options, now_ns, traffic),
+      heard_ns_(now_ns),
+      pid_(pid) {
   page_.watch_host(pid);
 }
 
@@ -140,6 +143,14 @@ void Client::call_back(std::int64_t now_ns) {
 void Client::ask_for_marks(std::uint32_t every) {
   if (every != marks_asked_) page_.set_marker_interval(every);
   marks_asked_ = every;
+}
+
+bool Client::see_host(std::int64_t look_ns, std::int64_t now_ns, policy::Policy& policy) {
+  if (now_ns - std::max(heard_ns_, looked_ns_) < look_ns) return false;
+  looked_ns_ = now_ns;
+  const bool stood = stands();
+  tracker_.see_host(is_stopped(pid_), heard_ns_, now_ns, policy);
+  return stands() != stood;
 }
 
 bool Client::read_accesses(Touching& into, std::size_t launches) const {

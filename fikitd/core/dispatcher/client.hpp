@@ -135,6 +135,10 @@ class Client {
   void lower_ran(ClientId lower, std::span<const Ran> ran) { tracker_.lower_ran(lower, ran); }
   void kernels_of_other(std::uint32_t count) { tracker_.kernels_of_other(count); }
 
+  // Looks, at most once in look_ns and only where nothing has been reported for so long, whether its host is stopped. Whether that changed.
+  bool see_host(std::int64_t look_ns, std::int64_t now_ns, policy::Policy& policy);
+  bool stands() const { return tracker_.stands(); }
+
   void describe(std::uint32_t slot, const predictor::Kernel& kernel) { tracker_.describe(slot, kernel); } // in 1 .. FIKIT_SLOTS - 1
   void set_profile(Timed profile, const forecaster::Learnt& before, std::shared_ptr<const predictor::AccessesLearnt> accesses) {
     tracker_.set_profile(std::move(profile), before, std::move(accesses));
@@ -169,6 +173,8 @@ class Client {
   std::int64_t away_until_ns_ = 0; // 0: not away
   bool opens_ = true;              // the policy wants its gate open
   std::int64_t heard_ns_ = 0; // when its page last had something new
+  int pid_ = 0;
+  std::int64_t looked_ns_ = 0; // at its host
 };
 
 } // namespace fikit::dispatcher

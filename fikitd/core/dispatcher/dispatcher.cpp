@@ -68,6 +68,7 @@ void Dispatcher::round() {
     moved_ns_ = now_ns;
   }
   traffic_.tell(*policy_);
+  moved |= see_hosts(now_ns);
   if (moved || now_ns >= wake_at_ns_) decide(now_ns);
   if (!turns_.empty()) take_turns(now_ns);
   if (moved) acted_ns_ = now(); // not now_ns: waking a sleeping client may take longer than the time to spin
@@ -101,6 +102,14 @@ void Dispatcher::decide(std::int64_t now_ns) {
   }
   if (gates_moved) tell_clients();
   put_down_holds(now_ns);
+}
+
+bool Dispatcher::see_hosts(std::int64_t now_ns) {
+  if (now_ns - hosts_ns_ < options_.lease_ns / 2) return false;
+  hosts_ns_ = now_ns;
+  bool any = false;
+  for (const auto& client : clients_) any |= client->see_host(options_.lease_ns, now_ns, *policy_);
+  return any;
 }
 
 void Dispatcher::put_down_holds(std::int64_t now_ns) {
@@ -258,7 +267,7 @@ void Dispatcher::sleep(std::unique_lock<std::mutex>& lock, const Wait& wait) {
     if (now_ns >= until_ns) {
       if (wait.look == Look::sure || now_ns >= next_back_ns()) return;
       skip_silent(now_ns);
-      if (std::any_of(reading_.begin(), reading_.end(), [](Client* c) { return c->has_news(); })) return;
+      if (see_hosts(now_ns) || std::any_of(reading_.begin(), reading_.end(), [](Client* c) { return c->has_news(); })) return;
       until_ns = std::min(coalesced_ns(now_ns, keeping_ns(now_ns)), next_back_ns());
     }
     const std::int64_t wake_ns = closed_ ? std::min(until_ns, renewal_ns(now_ns)) : until_ns;

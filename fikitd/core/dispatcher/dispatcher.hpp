@@ -97,6 +97,7 @@ class Dispatcher {
     std::uint64_t launches = 0;
   };
   Standing standing(ClientId id);
+  bool stands(ClientId id); // its host is stopped, as of the last look
   tracking::Spent spent(ClientId id); // Stats::spent alone, which costs little
   Timed measured(ClientId id);
   forecaster::Learnt learnt(ClientId id); // in this run; ask after measured()
@@ -138,6 +139,7 @@ class Dispatcher {
   void round();
   void take_reports(std::int64_t now_ns);
   void decide(std::int64_t now_ns);
+  bool see_hosts(std::int64_t now_ns); // whether a client's host was stopped, or goes on
   void put_down_holds(std::int64_t now_ns);
   void carry_out(const policy::Decision& decision, std::int64_t now_ns);
   void tell_higher(const Client& lower, std::uint32_t kernels); // that `lower` was granted so many kernels
@@ -195,6 +197,7 @@ class Dispatcher {
   std::int64_t given_ns_ = 0;       // length of the leases given then
   std::int64_t moved_ns_ = 0;       // when a round last found something new
   std::int64_t acted_ns_ = 0;       // when it had acted upon that
+  std::int64_t hosts_ns_ = 0;       // when see_hosts() last looked
   std::int64_t gate_moved_ns_ = 0;  // when something last happened at a closed gate
   policy::Decisions decisions_;
 

@@ -98,6 +98,11 @@ bool Dispatcher::busy(const Client& client) const {
   return view->closed ? view->grant_count > 0 : !client.all_over();
 }
 
+bool Dispatcher::stands(ClientId id) {
+  const std::lock_guard lock(mutex_);
+  return client(id).stands();
+}
+
 Dispatcher::Standing Dispatcher::standing(ClientId id) {
   const std::lock_guard lock(mutex_);
   const Client& client = this->client(id);

@@ -61,6 +61,7 @@ void ClientTracker::take(const Report& report, std::int64_t now_ns, policy::Poli
   if (report.kind == FIKIT_ENTRY_SAMPLE || report.kind == FIKIT_ENTRY_GAP) return timed(report);
   if (is_timeless(report)) return touched(report);
   const std::int64_t t_ns = time_of(report, now_ns);
+  goes_on(t_ns, policy);
   last_report_ns_ = t_ns;
   first_ns_ = std::min(first_ns_, t_ns);
   switch (report.kind) {
@@ -123,8 +124,10 @@ void ClientTracker::launch(const Report& report, std::int64_t t_ns, std::int64_t
                       .request = request,
                       .duration_ns = predicted.duration_ns,
                       .gap_ns = predicted.gap_ns};
-  if (foresees(policy))
-    event.outlook = forecaster_.launched(t_ns, kernel, predicted, collective_kernels_.is(report.slot), granted && page_.knows_runs());
+  if (foresees(policy)) {
+    event.outlook = forecaster_.launched(clock_.own_ns(t_ns), kernel, predicted, collective_kernels_.is(report.slot), granted && page_.knows_runs());
+    event.outlook.alone_dry_ns = clock_.real_ns(event.outlook.alone_dry_ns);
+  }
   interference_.launched(launches_, t_ns, predicted.duration_mean_ns);
   if (siblings_ != nullptr) note_siblings(predicted.duration_mean_ns);
   if (let_go) switch_watch_.launched(launches_, request, t_ns, predicted);
@@ -165,8 +168,10 @@ void ClientTracker::drained(const Drain& drain, std::int64_t now_ns, policy::Pol
                       .waited = drain.waited,
                       .began_ns = drain.began_ns,
                       .duration_ns = all ? 0 : log_.remaining_ns(drain.launches)};
-  if (drain.waited && all && foresees(policy))
-    event.outlook = forecaster_.waited(drain.t_ns, traffic_.kernels - kernels_, drain.began_ns);
+  if (drain.waited && all && foresees(policy)) {
+    event.outlook = forecaster_.waited(clock_.own_ns(drain.t_ns), traffic_.kernels - kernels_, clock_.own_ns(drain.began_ns));
+    event.outlook.alone_end_ns = clock_.real_ns(event.outlook.alone_end_ns);
+  }
   if (drain.waited && all && accesses_ != nullptr) accesses_->waited(drain.t_ns);
   switch_watch_.complete(drain.launches, all && !owes_launch_, ended(drain));
   if (all) note_ran(outstanding_.count(), drain.t_ns), grant_watch_.all_done(ended(drain), traffic_.works_ns);
@@ -204,6 +209,25 @@ bool ClientTracker::look_at_marks(std::int64_t now_ns, policy::Policy& policy) {
                   .time_ns = now_ns,
                   .duration_ns = *missing >= launches_ ? 0 : log_.remaining_ns(*missing)});
   return any;
+}
+
+void ClientTracker::see_host(bool stopped, std::int64_t since_ns, std::int64_t now_ns, policy::Policy& policy) {
+  if (!stopped) {
+    goes_on(now_ns, policy);
+    ran_ns_ = now_ns;
+    return;
+  }
+  if (!stands()) stands_since_ns_ = std::max({since_ns, last_report_ns_, ran_ns_});
+  account_.stood(stands_since_ns_, now_ns);
+  policy.apply({.kind = EventKind::host_stands, .client = id_, .time_ns = now_ns, .since_ns = stands_since_ns_, .stands = true}); // again: its priority may be new
+}
+
+// It may have gone on at any moment since it was last seen to stand.
+void ClientTracker::goes_on(std::int64_t t_ns, policy::Policy& policy) {
+  if (!stands()) return;
+  account_.stood(stands_since_ns_, t_ns);
+  clock_.stood(std::exchange(stands_since_ns_, policy::kNever), t_ns);
+  policy.apply({.kind = EventKind::host_stands, .client = id_, .time_ns = t_ns, .stands = false});
 }
 
 bool ClientTracker::look_at_gang(std::int64_t now_ns, policy::Policy& policy) {

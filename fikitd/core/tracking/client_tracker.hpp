@@ -17,6 +17,7 @@
 #include "grant_watch.hpp"
 #include "insight.hpp"
 #include "marks.hpp"
+#include "own_clock.hpp"
 #include "pending_samples.hpp"
 #include "policy/policy.hpp"
 #include "predictor/accesses.hpp"
@@ -124,6 +125,10 @@ class ClientTracker {
   void lower_ran(ClientId lower, std::span<const Ran> ran);
   void kernels_of_other(std::uint32_t count) { gaps_.kernels_of_other(count); }
 
+  // Somebody looked at now_ns, when nothing had been reported since `since_ns`, whether the client's host is stopped.
+  void see_host(bool stopped, std::int64_t since_ns, std::int64_t now_ns, policy::Policy& policy);
+  bool stands() const { return stands_since_ns_ != policy::kNever; }
+
   void describe(std::uint32_t slot, const predictor::Kernel& kernel); // slot in 1 .. FIKIT_SLOTS - 1
   // accesses: of `before`; apart, so that it is not copied here.
   void set_profile(Timed profile, const forecaster::Learnt& before, std::shared_ptr<const predictor::AccessesLearnt> accesses);
@@ -159,6 +164,7 @@ class ClientTracker {
   // The grant's work was complete at t_ns, and was not at since_ns.
   void grant_done(std::uint32_t request, std::int64_t since_ns, std::int64_t t_ns, policy::Policy& policy);
   void tell(policy::Event& event, policy::Policy& policy);
+  void goes_on(std::int64_t t_ns, policy::Policy& policy); // its host, if it stood
   // Does the forecaster learn of the client? It does for policies that look ahead, and for the profile of a measured run.
   bool foresees(const policy::Policy& policy) const { return measure_ || policy.looks_ahead(); }
 
@@ -268,6 +274,9 @@ class ClientTracker {
     std::uint64_t launches = 0;
     Predicted predicted;
   } next_;
+  OwnClock clock_;
+  std::int64_t stands_since_ns_ = policy::kNever; // its host is stopped since then; kNever: it is not
+  std::int64_t ran_ns_ = policy::kLongAgo;        // its host was last seen to run
   LaunchLog log_;
   std::uint64_t certain_ = 0; // number of launches at which the reckoned progress was last known exactly
   GapAccount gaps_;

@@ -25,7 +25,7 @@ void ClientTracker::copied(const Report& report, std::int64_t t_ns, policy::Poli
   if (copy_.request == granted_ && copy_.bytes == report.value && copy_.begin_ns == policy::kNever && view != nullptr)
     copy_.begin_ns = std::max(t_ns, view->progress.finish_ns());
   policy::Event event{.kind = policy::EventKind::copied, .client = id_, .time_ns = t_ns, .engine = engine};
-  if (foresees(policy)) event.outlook = forecaster_.copied(engine, t_ns, report.value);
+  if (foresees(policy)) event.outlook = forecaster_.copied(engine, clock_.own_ns(t_ns), report.value);
   policy.apply(event);
 }
 

@@ -31,6 +31,7 @@ bool ClientTracker::look_at_request(const Request& request, bool patient, std::i
   // A request that stood there during another process's turn: for the policy its wait begins now.
   const bool kept = std::exchange(kept_, 0U) == request.sequence;
   const std::int64_t t_ns = std::clamp(kept ? now_ns : request.posted_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
+  goes_on(t_ns, policy);
   // A client that waits for its turn to be measured launches through an open gate later: that launch ends the gap, the wait included.
   if (request.engine == policy::Engine::compute && !measure_ && !kept) end_gap(t_ns, policy.client(id_));
   posted_ = request.sequence;

@@ -1,6 +1,6 @@
 """A job's elapsed time as the sum of where it went, and what can be said of its slowdown (docs/elapsed.md).
 
-elapsed = alone + waited + delayed + host + unexplained. A ratio is said only where the sum supports it.
+elapsed = alone + waited + delayed + host + suspended + unexplained. A ratio is said only where the sum supports it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ EDGES: Final = "start_or_end_unknown"  # to its profile, if it has one
 UNEXPLAINED: Final = "unexplained"
 NO_PROMISE: Final = "no_promise"  # its policy promises nothing
 OTHERS: Final = "beside_others"  # as important, or more, whose part of the delays is not known
+AROUND: Final = "around_fikit"  # a program that fikit does not see used the GPU beside it
 CLOSE: Final = "too_close"  # what is not explained decides
 KEYS: Final = frozenset(
     {
@@ -28,7 +29,7 @@ KEYS: Final = frozenset(
         "max_slowdown", "kept", "kept_unknown",
     }
 )  # fmt: skip
-WHY_NOT: Final = ("", MEASURED, NOTHING, EDGES, UNEXPLAINED, NO_PROMISE, OTHERS, CLOSE)
+WHY_NOT: Final = ("", MEASURED, NOTHING, EDGES, UNEXPLAINED, NO_PROMISE, OTHERS, CLOSE, AROUND)
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class About:
     kernels: int
     max_slowdown: float | None
     beside_others: bool
+    beside_around: bool = False  # a program around fikit used its GPU
 
 
 def fields(sums: Sums, costs: Iterable[Cost], about: About) -> dict[str, Any]:
@@ -55,11 +57,12 @@ def fields(sums: Sums, costs: Iterable[Cost], about: About) -> dict[str, Any]:
         "delayed_s": sums.delayed / 1e9,
         "host_s": host / 1e9,
         "unexplained_s": sums.unexplained / 1e9,
+        "suspended_s": sums.suspended / 1e9,
         "pauses_s": sums.pauses / 1e9,
         "host": {
             "start_s": sums.start / 1e9, "late_s": sums.late / 1e9, "end_s": sums.end / 1e9, "unknown_s": sums.edges / 1e9,
         },
-        "slowdown": None if missing or not alone else round(sums.elapsed / alone, 4),
+        "slowdown": None if missing or not alone else round((sums.elapsed - sums.suspended) / alone, 4),
         "no_slowdown": missing if alone or missing else NOTHING,
         "max_slowdown": about.max_slowdown,
         "kept": kept,
@@ -70,7 +73,7 @@ def fields(sums: Sums, costs: Iterable[Cost], about: About) -> dict[str, Any]:
 def alone_ns(sums: Sums) -> float:
     """What of the elapsed time it would have taken alone on its GPU."""
     sums = _not_negative(sums)
-    return max(sums.elapsed - _host_ns(sums) - sums.waited - sums.delayed - sums.unexplained, 0.0)
+    return max(sums.elapsed - _host_ns(sums) - sums.waited - sums.delayed - sums.suspended - sums.unexplained, 0.0)
 
 
 def _host_ns(sums: Sums) -> float:
@@ -87,6 +90,8 @@ def _missing(sums: Sums, about: About) -> str:
         return MEASURED
     if about.kernels == 0:
         return NOTHING
+    if about.beside_around:
+        return AROUND
     if sums.unexplained > SLIGHT * sums.elapsed:
         return UNEXPLAINED
     return EDGES if sums.edges > SLIGHT * sums.elapsed else ""
@@ -98,6 +103,8 @@ def _kept(sums: Sums, alone: float, costs: list[Cost], about: About) -> tuple[bo
         return None, MEASURED if about.measured else NOTHING
     if about.max_slowdown is None:
         return None, NO_PROMISE
+    if about.beside_around:
+        return None, AROUND
     allowed = about.max_slowdown * alone
     lower = sum(cost.ns for cost in costs if _of_lower(cost, about) and cost.reason != LOWER_WORK)
     others = sum(cost.ns for cost in costs if cost.priority is not None and cost.priority <= about.priority)

@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass, field, fields
 from typing import Any, Final, NamedTuple
 
 SpentNow = Callable[[], Mapping[str, Any]]
-FIELDS: Final = ("elapsed", "start", "end", "pauses", "waited", "delayed", "late", "unexplained")
+FIELDS: Final = ("elapsed", "start", "end", "pauses", "waited", "delayed", "late", "unexplained", "suspended")
 NONE: Final = {f"{name}_ns": 0 for name in FIELDS}  # of a client that has just come
 
 
@@ -38,6 +38,7 @@ class Sums:
     delayed: float = 0
     late: float = 0
     unexplained: float = 0
+    suspended: float = 0
 
     def plus(self, other: Sums) -> Sums:
         return Sums(*(mine + more for mine, more in zip(astuple(self), astuple(other), strict=True)))
@@ -56,7 +57,7 @@ class _Client:
 
     def takes(self, spent: Mapping[str, Any], share: float) -> None:
         for name in FIELDS:
-            self.parts[name] += (spent[f"{name}_ns"] - self.seen[f"{name}_ns"]) * share
+            self.parts[name] += (spent.get(f"{name}_ns", 0) - self.seen.get(f"{name}_ns", 0)) * share
         self.seen = spent
 
     def edges(self) -> Edges:
@@ -79,7 +80,7 @@ class _Client:
             end *= _excess(took.end_ns, self.known.end_ns)
         return Sums(
             parts["elapsed"] + self.lead_ns, lead + start, end, unknown, parts["pauses"], parts["waited"], parts["delayed"],
-            parts["late"], parts["unexplained"],
+            parts["late"], parts["unexplained"], parts["suspended"],
         )  # fmt: skip
 
 

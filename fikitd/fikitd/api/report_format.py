@@ -76,7 +76,7 @@ _RECORD = schema.fields(
         "array": text(64), "het": text(64), "unmanaged": _COUNT, "gpu_time_at_most_s": null_or(_TIME),
         "untimed": _COUNT, "beside": _COUNT, "doubtful": _COUNT, "unfinished": _COUNT, "drifted": _COUNT, "memory": _MEMORY,
         "elapsed_s": _TIME, "alone_s": _TIME, "waited_s": _TIME, "delayed_s": _TIME, "host_s": _TIME, "unexplained_s": _TIME,
-        "pauses_s": _TIME, "host": _HOST, "no_slowdown": one_of(*WHY_NOT), "max_slowdown": null_or(amount(1)),
+        "pauses_s": _TIME, "suspended_s": _TIME, "host": _HOST, "no_slowdown": one_of(*WHY_NOT), "max_slowdown": null_or(amount(1)),
         "kept": null_or(flag), "kept_unknown": one_of(*WHY_NOT), "auto": null_or(AUTO),
         "wait_reasons": several(_WAIT_REASON, _MAX_ENTRIES), "delays": several(_DELAY, _MAX_ENTRIES), "device_mode": MODE,
     },

@@ -167,6 +167,8 @@ def against_alone(record: Report) -> str:
     elapsed_s = max(record["elapsed_s"], 1e-9)
     if record["no_slowdown"] == elapsed.UNEXPLAINED:
         return f"not compared with its time alone: {100 * record['unexplained_s'] / elapsed_s:.0f} % of it is not explained"
+    if record["no_slowdown"] == elapsed.AROUND:
+        return "not compared with its time alone: a program around fikit used its GPU"
     if record["no_slowdown"] == elapsed.EDGES and record["profile"]["found"]:
         unknown = f"{duration(record['host']['unknown_s'])} of {duration(elapsed_s)}"
         return f"not compared with its time alone: no profile knows how long it takes to start and end ({unknown})"
@@ -179,7 +181,7 @@ def has_times(record: Report) -> bool:
 
 
 def ratio(record: Mapping[str, Any]) -> str:
-    """`1.04x`: elapsed / alone; nothing where the sum supports no ratio."""
+    """`1.04x`: elapsed without suspended / alone; nothing where the sum supports no ratio."""
     return "" if record["slowdown"] is None else f"{record['slowdown']:.2f}x"
 
 

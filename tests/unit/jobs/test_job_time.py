@@ -166,3 +166,17 @@ def test_a_promise_is_kept_broken_or_nobody_knows(
 ) -> None:
     found = elapsed.fields(sums, costs, about(**facts))
     assert (found["kept"], found["kept_unknown"]) == (kept, why)
+
+
+def test_beside_a_program_around_fikit_nothing_is_compared_and_nothing_was_kept() -> None:
+    sums = Sums(elapsed=31 * S)
+    told = elapsed.fields(sums, [], about(beside_around=True))
+    assert (told["kept"], told["kept_unknown"], told["slowdown"], told["no_slowdown"]) == (
+        None, elapsed.AROUND, None, elapsed.AROUND,
+    )  # fmt: skip
+    assert elapsed.fields(sums, [], about())["kept"] is True
+
+
+def test_time_in_which_a_job_was_suspended_is_no_slowdown() -> None:
+    told = elapsed.fields(Sums(elapsed=30 * S, suspended=20 * S), [], about())
+    assert (told["suspended_s"], told["alone_s"], told["slowdown"], told["kept"]) == (20.0, 10.0, 1.0, True)

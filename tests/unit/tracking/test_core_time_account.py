@@ -368,3 +368,20 @@ def test_whatever_happens_no_instant_counts_twice(events: list[tuple[str, int, i
         spent = account.spent(t_ns, others)
         assert all(spent[part] >= 0 for part in PARTS)
         assert sum(spent[part] for part in PARTS) <= spent["elapsed_ns"] <= max(t_ns, 0)
+
+
+def test_a_stopped_host_is_suspended_wherever_it_stands() -> None:
+    """At the gate, in a wait for work that is done, or by itself: only its own work on the device goes before."""
+    for where in ("gate", "wait", "gap"):
+        account = TimeAccount(0)
+        account.launched(0, 50, 10)
+        if where == "gate":
+            account.at_gate(20)
+        account.stood(20, 1000)
+        account.stood(20, 2000)
+        if where == "gate":
+            account.left_gate(2010)
+        account.complete(2010, 10 if where == "wait" else None)
+        spent = account.spent(2010, 3)
+        assert spent["suspended_ns"] == 1950
+        assert sum(spent[part] for part in PARTS) <= 10

@@ -122,8 +122,8 @@ class Memory:
 class TypedReport:
     """What fikit did for one job.
 
-    elapsed_s = alone_s + waited_s + delayed_s + host_s + unexplained_s (docs/elapsed.md); of a running job so far. `slowdown` is elapsed_s /
-    alone_s, None where the sum does not support it, and `no_slowdown` says why. `max_slowdown`: what lower jobs may add, 0.05 for 5 %; `kept`:
+    elapsed_s = alone_s + waited_s + delayed_s + host_s + suspended_s + unexplained_s (docs/elapsed.md); of a running job so far. `slowdown` is
+    (elapsed_s - suspended_s) / alone_s, None where the sum does not support it, and `no_slowdown` says why. `max_slowdown`: what lower jobs may add, 0.05 for 5 %; `kept`:
     whether they kept to it.
     """
 
@@ -157,6 +157,8 @@ class TypedReport:
     delayed_s: float | None
     host_s: float | None
     unexplained_s: float | None
+    suspended_s: float | None
+    """Its processes were stopped: `scontrol suspend`, a signal, a debugger."""
     pauses_s: float | None
     host: HostTime | None
     slowdown: float | None
@@ -220,7 +222,7 @@ _SAME = (
     "job", "name", "uid", "node", "state", "priority", "priority_name", "measured", "policy", "processes", "kernels", "gpu_time_s",
 )  # fmt: skip
 _TIMES = (
-    "elapsed_s", "alone_s", "waited_s", "delayed_s", "host_s", "unexplained_s", "pauses_s", "slowdown", "max_slowdown", "kept",
+    "elapsed_s", "alone_s", "waited_s", "delayed_s", "host_s", "unexplained_s", "suspended_s", "pauses_s", "slowdown", "max_slowdown", "kept",
 )  # fmt: skip
 
 

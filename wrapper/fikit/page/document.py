@@ -26,6 +26,7 @@ PARTS: Final = (
     ("waited", "waited_s", "it stood at the gate, while others had the GPU"),
     ("delayed", "delayed_s", "its kernels were on the GPU, and others' ran there, too"),
     ("host", "host_s", "its own program took longer to start, to launch or to end than its profile says"),
+    ("suspended", "suspended_s", "it was stopped: by scontrol suspend, a signal or a debugger"),
     ("unexplained", "unexplained_s", "nobody knows"),
 )
 HOST: Final = (
@@ -36,6 +37,7 @@ HOST: Final = (
 )
 NO_VERDICT: Final = {  # where there is no verdict, by why there is no ratio
     "": "nothing is compared with its time alone: its report does not say where the time went",
+    elapsed.AROUND: "a program around fikit used its GPU: nobody knows what that cost it",
     elapsed.MEASURED: "it was measured, alone on its GPU: its own times are the profile",
     elapsed.NOTHING: "it launched nothing on the GPU",
     elapsed.EDGES: "not compared with its time alone: no profile says how long it takes to start and end",
@@ -205,7 +207,7 @@ def _parts(source: Source, record: dict[str, Any]) -> list[Part]:
         return []
     found, first = [], 0.0
     for name, path, meaning in PARTS:
-        width = 1000 * min(record[path] / record["elapsed_s"], 1.0)
+        width = 1000 * min(record.get(path, 0.0) / record["elapsed_s"], 1.0)
         if (time := source.time(path)) is not None:
             found.append(Part(name, time, source.share(path, "elapsed_s"), meaning, round(first, 1), round(width, 1)))
         first += width

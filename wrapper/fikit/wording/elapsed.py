@@ -7,6 +7,7 @@ from typing import Any, Final
 from fikit.wording import units
 
 PARTS: Final = {"waited_s": "waited", "delayed_s": "delayed", "host_s": "host", "unexplained_s": "unexplained"}
+SUSPENDED: Final = {"suspended_s": "suspended"}  # of few jobs: in the sum only
 HOST: Final = {
     "start_s": "a longer start than its profile's",
     "late_s": "longer between launches than its profile says, or without a processor core",
@@ -19,7 +20,11 @@ LEAST: Final = 0.0005  # of the elapsed time: less is not told
 def total(record: dict[str, Any]) -> str:
     """`9.00 s = 8.10 s alone + 12.0 ms waited + 880 ms host`: without what is next to nothing."""
     elapsed_s = record["elapsed_s"]
-    parts = [f"{units.duration(record[key])} {word}" for key, word in PARTS.items() if record[key] > LEAST * elapsed_s]
+    parts = [
+        f"{units.duration(s)} {word}"
+        for key, word in (PARTS | SUSPENDED).items()
+        if (s := record.get(key, 0.0)) > LEAST * elapsed_s
+    ]
     return " + ".join([f"{units.duration(elapsed_s)} = {units.duration(record['alone_s'])} alone", *parts])
 
 

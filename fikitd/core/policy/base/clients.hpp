@@ -80,6 +80,7 @@ struct Client {
 
   // What the client's events have said.
   bool at_rest = true;           // its host has waited for all its work, and has launched nothing since
+  bool stands = false;           // its host is stopped: nothing of the client waits for the device but what it launched before
   bool waiting = false;          // a launch of the client stands at the gate and has no grant
   Engine copy = Engine::compute; // a copy engine: a copy of the client for it stands at the gate
   bool waiting_exclusive = false; // the kernel that waits may keep the device until kernels of the same job on other GPUs have begun

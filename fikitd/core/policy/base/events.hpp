@@ -65,13 +65,14 @@ enum class EventKind : std::uint8_t {
                    // spread_ns: by how much the predictions behind the reckoning may well be exceeded
   running,         // work before the last duration_ns of predicted work is still under way at time_ns
   grant_done,      // request: this granted kernel, and those before it, have completed
+  host_stands,     // stands: the client's host is stopped, since since_ns (a signal, a debugger, a frozen control group); false: it goes on
   exclusive_runs,  // exclusive: a kernel that waits for others of its job is on a device now; false: no longer
   tick,
 };
 // Their names in tests and in policies that are written in Python.
-inline constexpr std::array<std::string_view, 12> kEventNames{
+inline constexpr std::array<std::string_view, 13> kEventNames{
     "client_added",  "client_removed", "profiled", "launched",   "waiting",        "copied",
-    "waiting_ended", "drained",        "running",  "grant_done", "exclusive_runs", "tick"};
+    "waiting_ended", "drained",        "running",  "grant_done", "host_stands", "exclusive_runs", "tick"};
 static_assert(kEventNames.size() == static_cast<std::size_t>(EventKind::tick) + 1);
 
 struct Event {
@@ -89,6 +90,7 @@ struct Event {
   std::uint64_t job = 0;
   std::optional<Protection> protection{}; // client_added
   bool granted = false;
+  bool stands = false; // host_stands
   bool exclusive = false; // waiting: the kernel waits for others like itself once it runs (cooperative, collective)
   std::uint32_t request = 0;
   Engine engine = Engine::compute; // a copy engine: the event is about a copy

@@ -123,6 +123,7 @@ void LevelPolicy::apply_known(const Event& event, Client& client) {
     case EventKind::running: clients_.running(client, event.time_ns, event.duration_ns); break;
     case EventKind::exclusive_runs: client.exclusive_runs = event.exclusive; break;
     case EventKind::grant_done: clients_.grant_done(client, event.time_ns, event.request); break;
+    case EventKind::host_stands: client.stands = event.stands; break;
     case EventKind::profiled:
     case EventKind::copied:
     default: break;

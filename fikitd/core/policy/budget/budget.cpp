@@ -62,6 +62,7 @@ void Budget::noted(const Event& event, const Client& client) {
       if (event.duration_ns == 0) see_guess(event, client);
       break;
     case EventKind::running: budget.seen(client); break;
+    case EventKind::host_stands: host_stands(event, client); break;
     case EventKind::waiting:
       if (client.grant_count == 0) shares_.comes_back(client, clients(), event.time_ns, options().run_ahead_ns);
       break;
@@ -146,11 +147,21 @@ void Budget::see_rest(std::int64_t t_ns) {
   busy_until_ns_ = std::min(busy_until_ns_, t_ns + left_ns + (turns && left_ns > 0 ? switch_ns() : 0));
 }
 
+// What went beside a host that stood still cost it nothing. What is left of that when the host goes on may.
+void Budget::host_stands(const Event& event, const Client& client) {
+  SlowdownBudget& budget = budgets_[client.slot];
+  if (event.stands) return budget.stops_at(event.since_ns);
+  std::int64_t left_ns = 0;
+  for (const Client& lower : clients().span())
+    if (client.outranks(lower)) left_ns += lower.backlog.takes_ns();
+  budget.goes_on(event.time_ns, std::min(left_ns, options().lease_ns));
+}
+
 // Lower work that takes longer than was granted keeps the clients above it from the device, too.
 void Budget::overran(const Client& client, std::int64_t ns) {
   if (ns <= 0) return;
   for (const Client& higher : clients().span())
-    if (higher.outranks(client)) budgets_[higher.slot].overran(ns);
+    if (higher.outranks(client) && !higher.stands) budgets_[higher.slot].overran(ns);
 }
 
 // If the client's kernel of unknown length is complete, its next one is guessed to take about as long.
@@ -204,6 +215,7 @@ void Budget::see(Higher& higher) const {
   const Client& client = *higher.client;
   const SlowdownBudget& budget = budgets_[client.slot];
   budget.forecast(now_ns_, higher.forecast);
+  higher.stands = stands(client, now_ns_);
   higher.at_work = client.progress.busy(now_ns_);
   higher.calibration = budget.calibration(now_ns_);
   higher.unforeseen = budget.unforeseen(now_ns_, higher.at_work, switch_ns() > 0);
@@ -265,6 +277,8 @@ WaitReason Budget::objection(const Client& client, std::int64_t length_ns, const
 WaitReason Budget::objection(const Higher& higher, const Client& client, std::int64_t length_ns, const Longer& longer,
                              std::int64_t run_ns) const {
   const Client& above = *higher.client;
+  // When it goes on it must not find more than that.
+  if (higher.stands) return ahead_ns() > options().run_ahead_ns ? lower_.hold : WaitReason{};
   if (above.progress.uncertain_at(now_ns_)) return {.reason = Reason::uncertain, .by = above.id};
   clients().asked();
   Cost cost = this->cost(higher, client, length_ns);
@@ -325,7 +339,7 @@ double Budget::near_ns(const Higher& higher, const Client& client) const {
 // Only if the client takes turns with no client that is not at rest, and hardly any unforeseen delays come to the clients above it.
 bool Budget::may_be_long(const Client& client) const {
   return std::ranges::none_of(above(), [&](const Higher& higher) {
-    if (!higher.client->outranks(client)) return false;
+    if (!higher.client->outranks(client) || higher.stands) return false;
     const bool at_rest = !budgets_[higher.client->slot].in_segment();
     return !(at_rest || higher.client->runs_beside(client)) ||
            higher.unforeseen[switch_ns(client, *higher.client) > 0 ? 1 : 0].share > options().tuning.surprise;
@@ -337,6 +351,11 @@ void Budget::spend(const Client& client, std::int64_t length_ns, std::int64_t se
     if (!higher.client->outranks(client)) continue;
     const Cost cost = this->cost(higher, client, length_ns);
     const std::int64_t switches_ns = cost.there_ns > 0 ? cost.there_ns + cost.back_ns : 0;
+    if (higher.stands) {
+      budgets_[higher.client->slot].lower_granted();
+      budgets_[higher.client->slot].beside_silence(length_ns);
+      continue;
+    }
     budgets_[higher.client->slot].lower_granted();
     budgets_[higher.client->slot].spend({.more_ns = cost.delay_ns,
                                          .all_ns = higher.calibration_of(client) * cost.all_ns,

@@ -41,6 +41,10 @@ class Budget final : public LevelPolicy {
   void waited(const Event& event, const Client& client);
   void see_stop(const Client& client, bool stopped, std::int64_t now_ns);
   void set_keeper(const Client& client, bool keeps);
+  void host_stands(const Event& event, const Client& client);
+  bool stands(const Client& client, std::int64_t now_ns) const {
+    return client.stands || budgets_[client.slot].silent(now_ns, options().lease_ns);
+  }
   void overran(const Client& client, std::int64_t ns);
   void takes_device(const Client& client, std::int64_t t_ns, std::int64_t length_ns);
   void see_doubts();
@@ -62,6 +66,7 @@ class Budget final : public LevelPolicy {
     double free_ns = 0;  // for how long lower work may have the device without delaying the client
     bool at_work = false;
     bool changes = false; // the device has to switch back to the client already
+    bool stands = false; // nobody waits for the client's sake
     // In slices nothing overlaps: beside the client's kernels all of a forecast delay comes.
     double calibration_of(const Client& lower) const {
       return at_work && !client->runs_beside(lower) ? std::max(calibration, 1.0) : calibration;

@@ -104,7 +104,7 @@ Client* Budget::overstaying(std::int64_t now_ns) {
     const std::int64_t left_ns = client.run.left_ns;
     const std::int64_t end_ns = std::max(client.progress.finish_ns(), now_ns + left_ns);
     for (const Higher& higher : above()) {
-      if (!higher.client->outranks(client)) continue;
+      if (!higher.client->outranks(client) || higher.stands) continue;
       // In slices each launch of the run takes the device from a higher client that is back, and costs two switches.
       const std::int64_t back_ns = switch_ns(client, *higher.client);
       if (back_ns > 0 && left_ns > 0 && budgets_[higher.client->slot].back_early()) return &client;
@@ -119,7 +119,7 @@ Client* Budget::overstaying(std::int64_t now_ns) {
 // A client above whose budget stops all lower work, or this client's; nullptr: none.
 const Client* Budget::stops(const Client& client, std::int64_t now_ns) const {
   for (const Client& higher : clients().span()) {
-    if (!higher.outranks(client)) continue;
+    if (!higher.outranks(client) || stands(higher, now_ns)) continue;
     if (keepers_.has(higher.slot) && budgets_[higher.slot].stops(now_ns)) return &higher;
     if (suspects_.keeps(client.slot, now_ns) == higher.id) return &higher;
   }
@@ -129,7 +129,7 @@ const Client* Budget::stops(const Client& client, std::int64_t now_ns) const {
 // A client above for whose sake nothing is granted now.
 const Client* Budget::keeper(const Client& client, std::int64_t now_ns) const {
   for (const Client& higher : clients().span())
-    if (keepers_.has(higher.slot) && higher.outranks(client) && budgets_[higher.slot].pauses(now_ns)) return &higher;
+    if (keepers_.has(higher.slot) && higher.outranks(client) && !stands(higher, now_ns) && budgets_[higher.slot].pauses(now_ns)) return &higher;
   return stops(client, now_ns);
 }
 

@@ -48,6 +48,7 @@ void Budget::grant_copy(const Copies::Asked& copy, std::uint32_t request, std::i
   for (const Client& higher : clients().span()) {
     if (!higher.outranks(copy.client)) continue;
     budgets_[higher.slot].lower_granted();
+    if (higher.stands) continue;
     if (!copies_.of(higher, copy.engine).expected(now_ns)) continue;
     const double delay_ns = std::max(0.0, copies_.delay_ns(higher, copy.engine, end_ns, now_ns));
     budgets_[higher.slot].spend_on_copy(delay_ns, static_cast<double>(copy.length_ns), now_ns);

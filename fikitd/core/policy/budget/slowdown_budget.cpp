@@ -101,6 +101,7 @@ void SlowdownBudget::waited(const Event& event, const Unconfirmed::Below& lower,
   // A client that is later than lower work had the device is late by itself. A reckoned length bounds nothing until the end is confirmed.
   const double lower_ns = others_ns_ + left_over_ns_ + static_cast<double>(lower.since_confirmed_ns);
   double delay_ns = clean ? 0 : std::clamp(measured_delay_ns(event), 0.0, lower_ns);
+  if (std::exchange(silent_, false)) delay_ns = std::min(delay_ns, blocked_ns(event)); // before that the host was busy by itself
   const double excess_ns = audit.waited({.launches = std::exchange(launches_, 0U), .blocked_ns = blocked_ns(event), .delay_ns = delay_ns, .clean = clean, .open = event.outlook.open});
   delay_ns += excess_ns;
   const std::int64_t cycle_ns = event.time_ns - since_ns_;
@@ -133,6 +134,18 @@ bool SlowdownBudget::trial_fails(Audit& audit) {
   stop_ends_ns_ = 0, doubted_ns_ = 0, excess_ns_ = 0;
   disbelief_ = std::min(2 * disbelief_, kMostDisbelief);
   return true;
+}
+
+void SlowdownBudget::goes_on(std::int64_t now_ns, std::int64_t left_ns) {
+  const std::int64_t stood_ns = std::max<std::int64_t>(0, now_ns - std::exchange(stopped_ns_, kNever));
+  for (std::int64_t* moment_ns : {&since_ns_, &first_ns_, &earned_until_ns_, &request_.begin_ns, &queue_.begin_ns}) *moment_ns += stood_ns;
+  alone_dry_ns_ = std::max(alone_dry_ns_, std::min(alone_dry_ns_ + stood_ns, now_ns));
+  balance_ns_ += spent_ns_;
+  spent_ns_ = expected_ns_ = forecast_ns_ = left_over_ns_ = 0;
+  others_ns_ = static_cast<double>(left_ns);
+  for (Late& of : late_) of.now_ns = 0;
+  visits_.now = 0;
+  silent_ = false;
 }
 
 // A client with few waits needs more depth: a single wait may differ by more than the budget holds. A stop that has lasted longest

@@ -88,6 +88,21 @@ class SlowdownBudget {
   bool believed() const { return disbelief_ == 1; } // waits were on time in the newest stop
   bool stopped() const { return stop_ends_ns_ != 0; } // lower work stops, or did until the last wait
   bool in_segment() const { return in_segment_; }
+  // The client has said nothing for a lease although by all that is known its host should have: nobody waits for it any more, unless it
+  // has lost too much already.
+  bool silent(std::int64_t now_ns, std::int64_t lease_ns) const {
+    constexpr std::int64_t kLonger = 2;
+    const std::int64_t done_ns = std::max({finish_ns_, alone_dry_ns_, first_ns_}) + behind_ns_;
+    return in_segment_ && now_ns - done_ns > lease_ns + kLonger * slack_.ns.back() && !overdrawn(now_ns);
+  }
+  void beside_silence(std::int64_t ns) { // lower work is granted because the client stands still, or is silent
+    others_ns_ += static_cast<double>(ns);
+    silent_ = in_segment_;
+  }
+  // The client's host was stopped at that moment; it goes on, and left_ns of lower work may be on the device. The time between did not
+  // pass for the client.
+  void stops_at(std::int64_t t_ns) { stopped_ns_ = t_ns; }
+  void goes_on(std::int64_t now_ns, std::int64_t left_ns);
   // The client's requests come from outside, and it is at rest.
   bool awaits_request() const { return arrivals_ && !in_segment_; }
   // The client's requests come from outside, and one may be there.
@@ -130,6 +145,8 @@ class SlowdownBudget {
   // This segment.
   bool fresh_ = true; // the client has launched nothing yet
   bool in_segment_ = false;
+  bool silent_ = false; // lower work was granted beside its silence
+  std::int64_t stopped_ns_ = kNever;
   std::int64_t first_ns_ = 0;
   std::int64_t alone_dry_ns_ = 0; // when all that the client has launched would be complete, were it alone
   std::int64_t finish_ns_ = 0; // the same with others

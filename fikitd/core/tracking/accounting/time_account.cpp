@@ -101,6 +101,7 @@ Spent TimeAccount::spent(std::int64_t t_ns, const OthersWork& others) const {
           .pauses_ns = then.pauses_ns_,
           .waited_ns = then.waited_ns_,
           .delayed_ns = then.delayed_ns(),
+          .suspended_ns = then.suspended_ns_,
           .late_ns = std::max<std::int64_t>(then.beside_.late_ns() + then.by_itself_.late_ns(), 0),
           .unexplained_ns = then.beside_.unknown_ns + then.beside_.unknown_gaps_ns + then.lost_ns_};
 }
@@ -131,7 +132,8 @@ void TimeAccount::step(std::int64_t t_ns, Host host) {
   if (host != Host::runs) rest_ns -= std::clamp<std::int64_t>(job_done_ns - job_done_ns_ - own_ns, 0, rest_ns);
   now_ns_ = t_ns;
   job_done_ns_ = job_done_ns;
-  if (lost_) lost_ns_ += rest_ns;
+  if (host == Host::stands) suspended_ns_ += rest_ns;
+  else if (lost_) lost_ns_ += rest_ns;
   else if (host == Host::at_gate) at_gate_for(rest_ns);
   else if (!begun_) start_ns_ += rest_ns;
   else if (host == Host::waits) period_.sums.behind_ns += rest_ns;

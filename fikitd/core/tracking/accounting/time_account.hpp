@@ -7,6 +7,8 @@
 //   3. delayed  its host waits for work that alone would be done
 //   4. gap      its host runs by itself
 //
+// suspended stands before 2: its host is stopped by a signal, a debugger or a frozen control group.
+//
 // "alone" is the rest of the elapsed time: work, and gaps of the length that the profile has.
 #pragma once
 
@@ -50,6 +52,7 @@ struct Spent {
   std::int64_t pauses_ns = 0;      // gaps from kPauseNs on: the program's own
   std::int64_t waited_ns = 0;      // at the gate
   std::int64_t delayed_ns = 0;     // on the device, while other jobs' kernels ran there
+  std::int64_t suspended_ns = 0;   // its host was stopped, and none of its work was on the device
   std::int64_t late_ns = 0;        // its host took longer between launches than its profile says
   std::int64_t unexplained_ns = 0; // of kernels or gaps that no profile has, beside other jobs' kernels; or after lost reports
 };
@@ -89,6 +92,12 @@ class TimeAccount {
   };
   void complete(const Completion& completion, const OthersWork& others);
 
+  // Its host was stopped then.
+  void stood(std::int64_t since_ns, std::int64_t until_ns) {
+    go_on(since_ns, Host::runs);
+    step(until_ns, Host::stands);
+  }
+
   // The newest granted launch is complete: a host at the gate now waits for no earlier work of its own.
   void grant_done(std::int64_t t_ns) { unknown_over(t_ns); }
 
@@ -101,7 +110,7 @@ class TimeAccount {
   Spent spent(std::int64_t t_ns, const OthersWork& others) const;
 
  private:
-  enum class Host { runs, waits, at_gate };
+  enum class Host { runs, waits, at_gate, stands };
   struct Sums { // of gaps and of late completions: those that can be compared with a profile, and the others
     std::int64_t gaps_ns = 0;
     std::int64_t expected_gaps_ns = 0;
@@ -150,6 +159,7 @@ class TimeAccount {
   std::int64_t start_ns_ = 0;
   std::int64_t pauses_ns_ = 0;
   std::int64_t waited_ns_ = 0;
+  std::int64_t suspended_ns_ = 0;
   std::int64_t lost_ns_ = 0;
 };
 
