@@ -336,6 +336,9 @@ class Managed:
             job.trace.keep(story)
             if not packed:
                 return
+            if job.beside_around:
+                job.profile_stored = False
+                return
             for sentence in await self._profiles.save(client, packed, stats):
                 job.warn(sentence)
             job.profile_stored = job.profile_stored is not False

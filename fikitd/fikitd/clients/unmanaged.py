@@ -2,7 +2,7 @@
 that do not tell what they do.
 
 The shim cannot prevent them; NVML shows them. What NVML sees a process do on a GPU is compared with what the process reports of that GPU.
-Each is named once, in the log and in its job's report.
+Each is named once, in the log and in its job's report, and in the reports of all jobs on that GPU.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ DRIVERS_UID: Final = -1  # whose place the reading of /proc takes in Storage: no
 
 # What a program has on a GPU that it did not ask for: the driver's context, code, libraries' work space.
 CONTEXT_BYTES: Final = 2 * 2**30
+
+SOON_S: Final = 2  # from a first suspicion to the next look
 
 Suspect = tuple[str, int, int]  # GPU, pid, start of the process
 
@@ -62,7 +64,8 @@ class Unmanaged:
     async def watch(self) -> None:
         """Until cancelled, or until there is no NVML to ask."""
         while self._interval_s:
-            await asyncio.sleep(self._interval_s)
+            new = self._suspects - self._told  # one look more tells
+            await asyncio.sleep(min(SOON_S, self._interval_s) if new else self._interval_s)
             if not self._records.any():
                 self._suspects.clear()
                 continue
@@ -94,10 +97,20 @@ class Unmanaged:
             gpu = seen[uuid]
             await self._tell(pid, Device(str(gpu["name"]), uuid, int(gpu["memory_bytes"])))
             self._told.add(suspect)
+        self._tell_all(suspects, reported)
         self._told = {told for told in self._told if self._lives(told)}
         self._suspects = suspects
         self._look_for_forged(seen, reported)
         self._reports = reported
+
+    def _tell_all(self, suspects: set[Suspect], reported: Mapping[tuple[str, int], Reported]) -> None:
+        """Every job on the GPU of one: of those that have been named for certain, of the others until the next look."""
+        for (gpu, _), seen in reported.items():
+            there = sorted(suspect for suspect in suspects if digits(suspect[0]) == gpu)
+            seen.job.suspected = bool(there)
+            for suspect in there:
+                if suspect in self._told:
+                    seen.job.was_beside(suspect[1])
 
     def _is_of_mps(self, pid: int) -> bool:
         """A server of MPS has a context on the GPU, and no work of its own."""

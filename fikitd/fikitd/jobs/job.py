@@ -75,6 +75,9 @@ class Job:
         self.ended = False
         self.processes = 0
         self.unmanaged = 0
+        self._around: set[int] = set()  # programs around fikit that used its GPU
+        self._beside_around = False  # there was one
+        self.suspected = False  # one may, as of the last look
         self.profile_key = ""
         self.profile_found = False
         self.profile_stored: bool | None = None
@@ -117,6 +120,7 @@ class Job:
             running=len(self._pids),
             processes=self.processes - len(self._pids),
             unmanaged=self.unmanaged,
+            beside_around=self._beside_around,
             peak_bytes=self.peak_memory_bytes,
             refused=self.refused,
             profile_key=self.profile_key,
@@ -142,6 +146,7 @@ class Job:
         self.processes, self._settled_totals = entry.processes, entry.totals
         self.taken = set(entry.taken)
         self.unmanaged = entry.unmanaged
+        self._beside_around = bool(entry.beside_around)
         self._held = Held.from_rows(entry.held)
         self._peak_bytes, self._refused = entry.peak_bytes, entry.refused
         self.profile_key, self._most_kernels = entry.profile_key, entry.most_kernels
@@ -306,9 +311,25 @@ class Job:
     def unmanaged_process(self, pid: int) -> None:
         """One of its processes uses the GPU without us."""
         self.unmanaged += 1
+        self._around.add(pid)
         self.warn(
             f"process {pid} uses the GPU around fikit: it is not scheduled, and what it does is not in this report"
         )
+
+    def was_beside(self, pid: int) -> None:
+        """This program, of whichever job or none, uses its GPU around fikit: what that costs the job is in no figure of the others."""
+        self._beside_around = True
+        if pid in self._around:
+            return
+        self._around.add(pid)
+        self.warn(
+            f"process {pid} used its GPU around fikit: nobody knows what that cost this job, and its times teach no profile"
+        )
+
+    @property
+    def beside_around(self) -> bool:
+        """A program around fikit used its GPU, or as of the last look may do so."""
+        return self._beside_around or self.suspected
 
     def uses_profile(self, key: str, kernels: int = 0, borrowed: Borrowed | None = None) -> None:
         """`key` is the profile of one client; the report names the one of the client with the most kernels."""
@@ -418,6 +439,7 @@ class Job:
             kernels=totals.kernels,
             max_slowdown=self.max_slowdown,
             beside_others=self.beside_others,
+            beside_around=self.beside_around,
         )
         return elapsed.fields(self.time.sums(), held.costs(), about)
 

@@ -52,6 +52,7 @@ class Entry:
     running: int = 0
     processes: int = 0
     unmanaged: int = 0
+    beside_around: bool = False
     peak_bytes: int = 0
     refused: int = 0
     profile_key: str = ""

@@ -264,3 +264,29 @@ def test_where_nvml_counts_processes_otherwise_nobody_is_taken_for_forged(pages:
     assert pages.job.warnings == [
         "process 500 uses the GPU around fikit: it is not scheduled, and what it does is not in this report"
     ]
+
+
+def test_every_job_on_the_gpu_is_told_and_none_says_that_the_promise_was_kept(pages: Pages) -> None:
+    """From the first look on its word is `unknown`; at the second it is told by whom."""
+    other = pages.site.jobs.of(JobRecord(job="13", uid=os.getuid(), gid=os.getgid(), priority=1), DEVICE)
+    for job in (pages.job, other):
+        job.max_slowdown = 0.05
+    pages.reports[digits(UUID), 600] = Reported(other, 1000, 0, 0)
+    pages.says()
+    pages.look(busy=[500])
+    assert other.beside_around
+    assert not other.warnings
+    pages.look(busy=[500])
+    pages.look(busy=[])
+    assert [job.beside_around for job in (pages.job, other)] == [True, True]
+    assert other.warnings == [
+        "process 500 used its GPU around fikit: nobody knows what that cost this job, and its times teach no profile"
+    ]
+
+
+def test_a_suspicion_that_the_next_look_does_not_confirm_is_forgotten(pages: Pages) -> None:
+    pages.says()
+    pages.look(busy=[500])
+    assert pages.job.beside_around
+    pages.look(busy=[])
+    assert not pages.job.beside_around
