@@ -81,13 +81,30 @@ def test_delays_that_the_predictor_takes_for_the_clients_own_are_found_and_charg
     assert pair.granted() is goes_on
 
 
-def test_waits_beside_no_unconfirmed_grant_are_the_clients_own() -> None:
+def test_waits_long_after_a_confirmed_grant_are_the_clients_own() -> None:
     pair = Pair()
     pair.waits(count=20)
     assert pair.granted()
     pair.confirmed()
+    pair.now += 100 * MS
     pair.waits(blocked=2 * ALONE, predicted=2 * ALONE, count=30)
     assert pair.granted()
+
+
+@pytest.mark.parametrize(("blocked", "goes_on"), [(2 * ALONE, False), (ALONE + ALONE // 20, True)])
+def test_a_client_that_reports_the_end_of_work_that_goes_on_is_found(blocked: int, *, goes_on: bool) -> None:
+    """One wait in two has no grant by report, and takes as long as the others; before the low client's first grant waits were quick."""
+    pair = Pair()
+    pair.waits(count=400)
+    went = 0
+    for _ in range(200):
+        took = ALONE
+        if pair.granted():
+            went += 1
+            took = blocked
+            pair.confirmed()
+        pair.waits(blocked=took, predicted=took, count=2)
+    assert went == 200 if goes_on else went < 100, went
 
 
 def test_a_grant_counts_as_lower_work_until_its_end_is_confirmed() -> None:
@@ -243,6 +260,7 @@ def test_work_of_lower_levels_counts_until_it_is_confirmed(*, confirmed: bool, g
     assert pair.granted(LOWER)
     if confirmed:
         pair.confirmed(LOWER)
+    pair.now += 100 * MS
     pair.waits(blocked=2 * ALONE, predicted=2 * ALONE, count=30)
     assert pair.granted(LOW) is goes_on
 

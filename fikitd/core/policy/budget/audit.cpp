@@ -6,12 +6,15 @@
 
 namespace fikit::policy::budget {
 
-void Audit::Kind::learn(double blocked_ns) {
+void Audit::Kind::learn(const Wait& wait) {
   waits += 1;
   const double weight = 1 / std::min<double>(waits, kRemembered);
-  const double off_ns = blocked_ns - mean_ns;
+  const double off_ns = wait.blocked_ns - mean_ns;
   mean_ns += weight * off_ns;
-  if (waits > 1) variance += weight * (off_ns * off_ns - variance);
+  if (waits > 1 && !deceived()) variance += weight * (off_ns * off_ns - variance);
+  if (!wait.certain) return;
+  certain_waits += 1;
+  certain_ns += (wait.blocked_ns - certain_ns) / std::min<double>(certain_waits, kRemembered);
 }
 
 void Audit::Kind::see_beside(double blocked_ns) {
@@ -48,10 +51,11 @@ bool Audit::late_by_itself() const {
 
 double Audit::waited(const Wait& wait) {
   Kind& kind = this->kind(wait);
-  const double late_ns = kind.waits < kEnough ? wait.delay_ns : wait.blocked_ns - kind.mean_ns;
-  const double excess_ns = wait.clean ? 0 : compare(wait, kind);
-  (wait.clean ? closed_ : beside_).add(late_ns, wait.delay_ns + excess_ns);
-  if (wait.clean) kind.learn(wait.blocked_ns);
+  const bool reference = wait.certain || (wait.clean && !kind.deceived());
+  const double late_ns = kind.waits < kEnough ? wait.delay_ns : wait.blocked_ns - kind.reference_ns();
+  const double excess_ns = reference ? 0 : compare(wait, kind);
+  (reference ? closed_ : beside_).add(late_ns, wait.delay_ns + excess_ns);
+  if (wait.clean) kind.learn(wait);
   else kind.see_beside(wait.blocked_ns);
   lacks_ = kind.lacks_reference();
   return excess_ns;
@@ -59,7 +63,7 @@ double Audit::waited(const Wait& wait) {
 
 double Audit::compare(const Wait& wait, const Kind& kind) {
   if (kind.waits < kEnough) return 0;
-  const double excess_ns = wait.blocked_ns - kind.mean_ns - wait.delay_ns;
+  const double excess_ns = wait.blocked_ns - kind.reference_ns() - wait.delay_ns;
   excess_ns_ += excess_ns;
   largest_ns_ = std::max(largest_ns_, excess_ns);
   variance_ += kind.variance * (1 + 1 / static_cast<double>(kind.waits)) + kInexactNs * kInexactNs;

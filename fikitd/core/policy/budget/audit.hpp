@@ -2,6 +2,8 @@
 // its waits. Blocked time needs no profile, does not depend on when requests arrive, and bounds the delay of a wait.
 //
 // The reference is the blocked time of waits without an outstanding lower grant. Waits beside lower work are compared with the reference.
+// A lower client may report the end of work that goes on. So where waits are known for which nobody's report counts, and the other waits
+// without an outstanding grant are slower, the reference is the former alone.
 #pragma once
 
 #include <array>
@@ -16,7 +18,8 @@ class Audit {
     std::uint32_t launches = 0; // of the host between the end of the wait before and this wait
     double blocked_ns = 0; // the host's time in the wait
     double delay_ns = 0;   // the delay that the budget is charged with
-    bool clean = false;    // no lower grant was outstanding between the end of the wait before and the end of this wait
+    bool clean = false;    // no lower grant was outstanding, by report, between the end of the wait before and the end of this wait
+    bool certain = false;  // and none was given for so long that no report is needed
     bool open = false;     // the client's next request comes from outside
   };
 
@@ -48,12 +51,16 @@ class Audit {
     float waits = 0;
     double mean_ns = 0;
     double variance = 0;
+    float certain_waits = 0;
+    double certain_ns = 0; // mean of those
     struct { // waits beside lower work, as long as there are too few others
       float waits = 0;
       double mean_ns = 0;
       double least_ns = 0;
     } beside;
-    void learn(double blocked_ns);
+    void learn(const Wait& wait);
+    bool deceived() const { return certain_waits >= kEnough && mean_ns > kSlower * certain_ns + kInexactNs; }
+    double reference_ns() const { return deceived() ? certain_ns : mean_ns; }
     void see_beside(double blocked_ns);
     bool lacks_reference() const;
   };

@@ -7,6 +7,8 @@ namespace fikit::policy::budget {
 
 class ReferenceWindow {
  public:
+  static constexpr std::int64_t kOverNs = 100'000'000;   // after a grant: the grant counts as over, whatever its client has said
+
   bool any() const { return until_ns_ != 0; }
   // Does lower work pause?
   bool open(std::int64_t now_ns) const { return now_ns < until_ns_; }
@@ -28,7 +30,6 @@ class ReferenceWindow {
 
  private:
   static constexpr int kWaits = 3;                       // clean waits in a window
-  static constexpr std::int64_t kOverNs = 100'000'000;
   static constexpr double kFirstNs = 20e6;               // of all windows, beyond kShare
   static constexpr double kShare = 0.02;                 // of the client's time
 

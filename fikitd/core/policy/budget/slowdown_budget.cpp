@@ -97,12 +97,14 @@ double SlowdownBudget::copies_ns(std::int64_t idle_ns) const {
 
 void SlowdownBudget::waited(const Event& event, const Unconfirmed::Below& lower, Audit& audit) {
   if (!in_segment_) return; // the host waited for nothing
-  const bool clean = !std::exchange(beside_, lower.any) || window_.waited_enough(event.time_ns);
+  const bool paused = window_.waited_enough(event.time_ns);
+  const bool clean = !std::exchange(beside_, lower.any) || paused;
+  const bool certain = clean && (paused || lower.granted_ns <= since_ns_ - ReferenceWindow::kOverNs);
   // A client that is later than lower work had the device is late by itself. A reckoned length bounds nothing until the end is confirmed.
   const double lower_ns = others_ns_ + left_over_ns_ + static_cast<double>(lower.since_confirmed_ns);
   double delay_ns = clean ? 0 : std::clamp(measured_delay_ns(event), 0.0, lower_ns);
   if (std::exchange(silent_, false)) delay_ns = std::min(delay_ns, blocked_ns(event)); // before that the host was busy by itself
-  const double excess_ns = audit.waited({.launches = std::exchange(launches_, 0U), .blocked_ns = blocked_ns(event), .delay_ns = delay_ns, .clean = clean, .open = event.outlook.open});
+  const double excess_ns = audit.waited({.launches = std::exchange(launches_, 0U), .blocked_ns = blocked_ns(event), .delay_ns = delay_ns, .clean = clean, .certain = certain, .open = event.outlook.open});
   delay_ns += excess_ns;
   const std::int64_t cycle_ns = event.time_ns - since_ns_;
   window_.waited(event.time_ns, cycle_ns, clean, audit.lacks_reference());

@@ -16,7 +16,7 @@ class Unconfirmed {
   void launches_granted(std::size_t slot, std::uint32_t request, std::int64_t now_ns) { granted(work_[slot], &Work::launches, request, now_ns); }
   void copy_granted(std::size_t slot, std::uint32_t request, std::int64_t now_ns) { granted(work_[slot], &Work::copy, request, now_ns); }
   // The client's gate was open: the first report of an end confirms its work.
-  void left_over(std::size_t slot, std::int64_t now_ns) { work_[slot].before = true, work_[slot].since_ns = now_ns; }
+  void left_over(std::size_t slot, std::int64_t now_ns) { work_[slot].before = true, work_[slot].since_ns = work_[slot].granted_ns = now_ns; }
   // The grant is over, and grants before it. The device did those that are left after them.
   void done(std::size_t slot, std::uint32_t request, std::int64_t t_ns) {
     Work& work = work_[slot];
@@ -25,18 +25,21 @@ class Unconfirmed {
     for (Grant* grant : {&work.launches, &work.copy})
       if (grant->request == request) grant->any = false;
   }
-  void all_done(std::size_t slot) { work_[slot] = {}; }
+  void all_done(std::size_t slot) { work_[slot] = {.granted_ns = work_[slot].granted_ns}; }
 
   // Of the clients below one.
   struct Below {
     bool any = false;
     std::int64_t since_confirmed_ns = 0; // the time for which such work may have had the device
+    std::int64_t granted_ns = kLongAgo; // when the newest work was granted, confirmed or not
   };
   Below below(const ClientTable& clients, const Client& higher, std::int64_t now_ns) const {
     Below below;
     for (const Client& client : clients.span()) {
       const Work& work = work_[client.slot];
-      if (!higher.outranks(client) || !work.any()) continue;
+      if (!higher.outranks(client)) continue;
+      below.granted_ns = std::max(below.granted_ns, work.granted_ns);
+      if (!work.any()) continue;
       below.any = true;
       below.since_confirmed_ns += std::max<std::int64_t>(0, now_ns - work.since_ns);
     }
@@ -53,11 +56,13 @@ class Unconfirmed {
     Grant copy;
     bool before = false;
     std::int64_t since_ns = 0;
+    std::int64_t granted_ns = kLongAgo;
     bool any() const { return launches.any || copy.any || before; }
   };
   static void granted(Work& work, Grant Work::*which, std::uint32_t request, std::int64_t now_ns) {
     if (!work.any()) work.since_ns = now_ns;
     work.*which = Grant{.request = request, .any = true};
+    work.granted_ns = now_ns;
   }
   std::array<Work, kMaxClients> work_{}; // by slot
 };
