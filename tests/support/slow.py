@@ -14,10 +14,12 @@ SANITIZERS = "a second build, under the sanitizers"
 STORM = "a storm of connections, for a while"
 SYSTEM = "a copy of the machine's system, or packages"
 FETCHED = "packages of another suite of Debian's"
+REAL_TIME = "seconds of real time on quiet cores"
 OWN_SLURM = "a Slurm of its own beside the one that all share"
 
 SLOW = {
     "tests/packages": SYSTEM,
+    "tests/attacks": REAL_TIME,
     "tests/native/wrapper/test_page_in_browser.py": BROWSER,
     "tests/native/core/test_core_sanitized.py": SANITIZERS,
     "tests/native/shim/test_fuzz_targets.py": SANITIZERS,
