@@ -83,7 +83,7 @@ static inline CUresult fikit_copy_end(const struct fikit_passing *passing, bool 
   CUresult symbol args {                                                           \
     const CUstream stream_meant = (meant);                                          \
     const struct fikit_passing passing = (begin);                                   \
-    return fikit_copy_end(&passing, waits, REAL(symbol) given);                    \
+    return fikit_copy_end(&passing, waits, REAL(symbol) given); /* NOLINT(bugprone-macro-parentheses): a list of arguments */ \
   }
 #define FIKIT_COPY_SYNC(symbol, args, given, begin)                                \
   FIKIT_COPY(symbol, args, given, CU_STREAM_LEGACY, true, begin)                   \

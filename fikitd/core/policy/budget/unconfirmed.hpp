@@ -25,7 +25,11 @@ class Unconfirmed {
     for (Grant* grant : {&work.launches, &work.copy})
       if (grant->request == request) grant->any = false;
   }
-  void all_done(std::size_t slot) { work_[slot] = {.granted_ns = work_[slot].granted_ns}; }
+  void all_done(std::size_t slot) {
+    const std::int64_t granted_ns = work_[slot].granted_ns;
+    work_[slot] = {};
+    work_[slot].granted_ns = granted_ns;
+  }
 
   // Of the clients below one.
   struct Below {
