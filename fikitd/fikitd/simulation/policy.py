@@ -19,7 +19,7 @@ __all__ = [
 
 EventKind = Literal[
     "client_added", "client_removed", "profiled", "launched", "waiting", "copied", "waiting_ended", "drained", "running",
-    "grant_done", "exclusive_runs", "tick",
+    "grant_done", "host_stands", "exclusive_runs", "tick",
 ]  # fmt: skip
 """Of `Event.kind`; what each says is in fikitd/core/policy/base/events.hpp."""
 

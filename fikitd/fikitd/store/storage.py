@@ -58,8 +58,13 @@ class Storage:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_T] = loop.create_future()
 
+        thread: Thread | None = None
+
         def finish(result: _T | None, error: BaseException | None) -> None:
-            self._threads.get(uid, set()).discard(thread)  # it does nothing any more
+            nonlocal thread
+            if thread is not None:
+                self._threads.get(uid, set()).discard(thread)  # it does nothing any more
+            thread = None  # or it and this function would keep each other, and all that `function` knows
             self._changed(uid)
             if future.done():
                 return

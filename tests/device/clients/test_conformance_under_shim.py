@@ -28,7 +28,7 @@ CONFORMANCE = sorted((ROOT / "tests/conformance").rglob("*.c"))
 QUESTIONS = {
     "cuCtxGetCurrent", "cuCtxGetDevice", "cuDeviceGetUuid", "cuDeviceGetUuid_v2", "cuDeviceGetName", "cuDeviceGetAttribute",
     "cuDeviceTotalMem_v2", "cuDevicePrimaryCtxGetState", "cuDriverGetVersion", "cuStreamGetCtx", "cuStreamGetCtx_v2",
-    "cuStreamIsCapturing",
+    "cuStreamIsCapturing", "cuPointerGetAttribute",
     "cuFuncGetName", "cuKernelGetName", "cuGraphGetNodes", "cuGraphNodeGetType", "cuGraphGetEdges", "cuGraphGetEdges_v2",
     "cuGraphKernelNodeGetParams", "cuGraphKernelNodeGetParams_v2", "cuGraphMemcpyNodeGetParams", "cuGraphMemsetNodeGetParams",
     "cuGraphKernelNodeGetAttribute",

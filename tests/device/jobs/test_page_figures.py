@@ -200,7 +200,7 @@ class Truth:
             "alone_s": ((1 - NEAR) * work_s, most_s),
             "waited_s": (0, idle_s),
             "delayed_s": (0, (1 + NEAR) * self._beside_s + SLACK_S),
-            "host_s": (0, idle_s), "host.start_s": (0, idle_s), "host.late_s": (0, idle_s), "host.end_s": (0, idle_s),
+            "suspended_s": (0, 0), "host_s": (0, idle_s), "host.start_s": (0, idle_s), "host.late_s": (0, idle_s), "host.end_s": (0, idle_s),
             "host.unknown_s": (0, idle_s),
             "unexplained_s": (0, 0.05 * most_s),
         }  # fmt: skip
