@@ -175,14 +175,12 @@ def make_page(
     version: int = ...,
     *,
     collective_names: str = "",
-    bounded: bool = False,
 ) -> int:
     """A sealed memfd with an initialised shared page; the caller owns the descriptor. Raises RuntimeError.
 
     sample_every: the client times one launch in so many also when it does not measure; 0 = none. version: of the protocol,
     as its shim knows it; ValueError for one that is not served.
-    collective_names: patterns, each ended by a NUL, of kernels that wait for others of their kind. bounded: the client stores little
-    unfinished work at an open gate, too.
+    collective_names: patterns, each ended by a NUL, of kernels that wait for others of their kind.
     """
 
 class Spin:

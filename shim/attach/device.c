@@ -5,7 +5,6 @@
 #include "identity/collective.h"
 #include "attach/fork.h"
 #include "attach/mps.h"
-#include "gate/bound.h"
 #include "gate/gate.h"
 #include "identity/identity.h"
 #include "base/lock.h"
@@ -72,7 +71,7 @@ static struct fikit_device *new_device(const struct fikit_connection *connection
     return NULL;
   device->page = connection->page;
   device->plan = connection->plan;
-  device->plan_from = device->bound_from = FIKIT_LOOK_NEVER;
+  device->plan_from = FIKIT_LOOK_NEVER;
   device->socket = connection->socket;
   fikit_collectives_of_site(device->page);
   device->socket_file = fikit_file_id(connection->socket);
@@ -87,14 +86,12 @@ static struct fikit_device *new_device(const struct fikit_connection *connection
   pthread_mutex_init(&device->reserving, NULL);
   device->markers = fikit_markers_new();
   device->gpu_markers = fikit_gpu_markers_new();
-  const bool bound = fikit_bound_start(device);
   bool timing = fikit_measure_start(device);
-  if (device->descriptions && device->markers && device->gpu_markers && bound && timing)
+  if (device->descriptions && device->markers && device->gpu_markers && timing)
     return device;
   free(device->descriptions);
   free(device->markers);
   free(device->gpu_markers);
-  free(device->bound);
   free(device->measure);
   free(device);
   return NULL;

@@ -26,7 +26,6 @@ struct fikit_markers;
 struct fikit_stream;
 struct fikit_measure;
 struct fikit_gpu_markers;
-struct fikit_bound;
 
 struct fikit_device {
   struct fikit_page *page;
@@ -62,11 +61,9 @@ struct fikit_device {
   struct fikit_measure *measure;       /* measure.c; NULL: fikitd wants neither measurement nor samples */
   void (*stream_found)(struct fikit_device *device); /* measure.c: called for a thread's first use of a stream; NULL: not wanted */
   _Atomic uint32_t before_dependent[FIKIT_SLOTS / 32]; /* a bit for each slot: it was followed by a programmatic dependent launch (dependent.h) */
-  _Atomic uint64_t look_from;          /* from this launch_seq on launches are looked at: the lowest of the next three (look.h) */
+  _Atomic uint64_t look_from;          /* from this launch_seq on launches are looked at: the lower of the next two (look.h) */
   _Atomic uint64_t sample_from;        /* from this one on they may be timed (measure.c) */
   _Atomic uint64_t plan_from;          /* from this one on a step of the plan is due (carry.c) */
-  _Atomic uint64_t bound_from;         /* from this one on it is due to see how much is unfinished (gate/bound.c) */
-  struct fikit_bound *bound;
 };
 
 /* The device behind an ordinal of this process, attached to fikitd at the first call. NULL: not managed. */

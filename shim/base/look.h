@@ -1,5 +1,5 @@
-/* From which launch on launches are looked at: to time them, to carry out a step of a plan, to bound what is unfinished. Each of these has a word of its own; the
- * launch path reads only the lowest of them, look_from. */
+/* From which launch on launches are looked at, to time them or to carry out a step of a plan. Each of the two has a word of its own; the
+ * launch path reads only the lower of them, look_from. */
 #ifndef FIKIT_SHIM_LOOK_H
 #define FIKIT_SHIM_LOOK_H
 
@@ -17,12 +17,11 @@ static inline bool fikit_look_due(const struct fikit_device *device) {
 }
 
 static inline uint64_t fikit_look_least(const struct fikit_device *device) {
-  const uint64_t sample = atomic_load(&device->sample_from), plan = atomic_load(&device->plan_from), bound = atomic_load(&device->bound_from);
-  const uint64_t least = sample < plan ? sample : plan;
-  return least < bound ? least : bound;
+  const uint64_t sample = atomic_load(&device->sample_from), plan = atomic_load(&device->plan_from);
+  return sample < plan ? sample : plan;
 }
 
-/* Set `word`, one of the three. Threads may set one each at the same time: the one that writes look_from last has read all words. */
+/* Set `word`, one of the two. Two threads may set one each at the same time: the one that writes look_from last has read both words. */
 static inline void fikit_look_set(struct fikit_device *device, _Atomic uint64_t *word, uint64_t from) {
   uint64_t least;
   atomic_store(word, from);

@@ -40,8 +40,8 @@ static inline struct fikit_launch fikit_launch_begin(CUstream stream, uintptr_t 
   bool open = fikit_gate_open(device->page);
   if (__builtin_expect(!open, 0))
     launch.pass = fikit_gate_wait(device, entry, stream, launch.slot);
-  if (__builtin_expect(fikit_look_due(device), 0))
-    launch.timed = fikit_look_before(device, entry, stream, open, fikit_keeps_overlap(device, launch.slot, shape->dependent));
+  if (__builtin_expect(fikit_look_due(device), 0) && !fikit_keeps_overlap(device, launch.slot, shape->dependent))
+    launch.timed = fikit_look_before(device, entry, stream, open);
   launch.t_ns = fikit_now_ns();
   return launch;
 }

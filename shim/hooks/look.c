@@ -1,16 +1,9 @@
 #include "hooks/look.h"
-#include "gate/bound.h"
 #include "gate/carry.h"
 #include "gate/first_use.h"
 
 /* What it waits for is no part of its time, nor is the time before it the program's own then. What it is the first to touch is a part of its time, as page faults are. */
-struct fikit_timed *fikit_look_before(struct fikit_device *device, struct fikit_stream *entry, CUstream stream, bool open, bool keeps_overlap) {
-  if (fikit_bound_due(device))
-    fikit_bound_wait(device, entry, stream);
-  if (keeps_overlap)
-    return NULL;
-  if (fikit_bound_stuck(device))
-    return FIKIT_NOT_TIMED;
+struct fikit_timed *fikit_look_before(struct fikit_device *device, const struct fikit_stream *entry, CUstream stream, bool open) {
   uint64_t first_use = 0;
   const bool waits = fikit_plan_due(device) && fikit_plan_before(device, entry, stream, &first_use);
   struct fikit_timed *timed = fikit_measure_due(device) ? fikit_measure_begin(device, stream, open && !waits) : NULL;

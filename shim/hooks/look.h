@@ -8,8 +8,8 @@
 /* A launch that is looked at and not timed. */
 #define FIKIT_NOT_TIMED ((struct fikit_timed *)1)
 
-/* Before it. `open`: it did not wait at the gate. NULL: nothing is put around it, as for one that keeps its overlap. */
-struct fikit_timed *fikit_look_before(struct fikit_device *device, struct fikit_stream *entry, CUstream stream, bool open, bool keeps_overlap);
+/* Before it; never NULL. `open`: it did not wait at the gate. */
+struct fikit_timed *fikit_look_before(struct fikit_device *device, const struct fikit_stream *entry, CUstream stream, bool open);
 
 /* After it, when all that is said of other launches has been said of it; `seq`: its number, 0: the driver refused it. */
 void fikit_look_after(struct fikit_device *device, struct fikit_stream *entry, CUstream stream, uint64_t seq);

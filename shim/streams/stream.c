@@ -179,17 +179,6 @@ static bool drained_but(const struct fikit_device *device, const struct fikit_st
   return true;
 }
 
-uint64_t fikit_streams_unfinished(const struct fikit_device *device) {
-  uint64_t unfinished = 0;
-  for (unsigned i = 0; i < atomic_load_explicit(&used, memory_order_acquire); i++) {
-    if (atomic_load_explicit(&streams[i].handle, memory_order_acquire) == FREE || streams[i].device != device)
-      continue;
-    const uint64_t drained = atomic_load_explicit(&streams[i].drained, memory_order_acquire); /* before `issued`: never more than that */
-    unfinished += atomic_load_explicit(&streams[i].issued, memory_order_acquire) - drained;
-  }
-  return unfinished;
-}
-
 bool fikit_stream_is_one(const struct fikit_stream *stream) {
   return atomic_load_explicit(&stream->handle, memory_order_relaxed) != REST;
 }
@@ -378,14 +367,6 @@ static bool ask_about_all(const struct fikit_device *device, CUcontext context) 
     asked++;
   }
   return !left;
-}
-
-void fikit_streams_look(const struct fikit_device *device) {
-  CUcontext current = NULL;
-  if (fikit_device_current(&current) != device || !fikit_lock_around(&looking))
-    return;
-  ask_about_all(device, current);
-  fikit_unlock_around(&looking);
 }
 
 /* A context's event says nothing of what a green one of it has. */

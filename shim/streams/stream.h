@@ -68,12 +68,6 @@ void fikit_stream_drained(struct fikit_stream *stream, uint64_t issued, int64_t 
  * streams may have work. */
 uint64_t fikit_stream_covers(const struct fikit_stream *stream);
 
-/* Launches of the device's streams that are not known to be complete. */
-uint64_t fikit_streams_unfinished(const struct fikit_device *device);
-
-/* Asks the driver about streams of the calling thread's context that may have work. */
-void fikit_streams_look(const struct fikit_device *device);
-
 /* False: the entry stands for many streams, each with an order of its own. */
 bool fikit_stream_is_one(const struct fikit_stream *stream);
 

@@ -46,13 +46,11 @@ class Page(c.Structure):
 
     _fields_ = [
         ("magic", c.c_uint32), ("version", c.c_uint32), ("page_bytes", c.c_uint32), ("measure", c.c_uint32),
-        ("lease_ns", c.c_int64), ("spin_ns", c.c_int64), ("sample_every", c.c_uint32), ("bounded", c.c_uint32),
-        ("pad0", c.c_uint8 * 24),
+        ("lease_ns", c.c_int64), ("spin_ns", c.c_int64), ("sample_every", c.c_uint32), ("pad0", c.c_uint8 * 28),
         ("gate", c.c_uint32), ("wake", c.c_uint32), ("grant_seq", c.c_uint32), ("awake", c.c_uint32),
         ("gate_until_ns", c.c_int64), ("ring_tail", c.c_uint64), ("marker_interval", c.c_uint32), ("fills_ask", c.c_uint32),
         ("run_until", c.c_uint64), ("copies_ask_from", c.c_uint64 * 2),
-        ("ring_head", c.c_uint64), ("launch_seq", c.c_uint64), ("let_go", c.c_uint32),
-        ("pad3", c.c_uint8 * 44),
+        ("ring_head", c.c_uint64), ("launch_seq", c.c_uint64), ("pad3", c.c_uint8 * 48),
         ("request_seq", c.c_uint32), ("waiting", c.c_uint32), ("request_slot", c.c_uint32), ("request_copy", c.c_uint32),
         ("request_ns", c.c_int64), ("wait_count", c.c_uint64), ("wait_total_ns", c.c_uint64),
         ("expired_count", c.c_uint64), ("marker_count", c.c_uint64), ("request_bytes", c.c_uint64),

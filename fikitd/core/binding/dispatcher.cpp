@@ -59,7 +59,7 @@ void bind_dispatcher(nb::module_& m) {
   for (const std::string_view name : dispatcher::kJournalKinds) kinds.append(std::string(name));
   m.attr("JOURNAL_KINDS") = nb::tuple(kinds);
   m.def("make_page", &dispatcher::make_page, "measure"_a, "lease_ns"_a, "spin_ns"_a, "sample_every"_a = 0,
-        "version"_a = FIKIT_PROTOCOL_VERSION, nb::kw_only(), "collective_names"_a = "", "bounded"_a = false);
+        "version"_a = FIKIT_PROTOCOL_VERSION, nb::kw_only(), "collective_names"_a = "");
 
   nb::class_<dispatcher::Spin>(m, "Spin")
       .def(nb::init<std::int64_t>(), "longest_ns"_a)

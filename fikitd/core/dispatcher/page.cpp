@@ -45,7 +45,7 @@ std::size_t checked_bytes(int memfd) {
 } // namespace
 
 int make_page(bool measure, std::int64_t lease_ns, std::int64_t spin_ns, std::uint32_t sample_every,
-              std::uint32_t version, std::string_view collective_names, bool bounded) {
+              std::uint32_t version, std::string_view collective_names) {
   if (version < FIKIT_PROTOCOL_OLDEST || version > FIKIT_PROTOCOL_VERSION)
     throw std::invalid_argument("no page of protocol version " + std::to_string(version));
   if (collective_names.size() > FIKIT_COLLECTIVES_BYTES - 2)
@@ -63,7 +63,6 @@ int make_page(bool measure, std::int64_t lease_ns, std::int64_t spin_ns, std::ui
     page->lease_ns = lease_ns;
     page->spin_ns = spin_ns;
     page->sample_every = sample_every;
-    page->bounded = bounded ? 1 : 0;
     if (version >= FIKIT_SINCE_FILLS) {
       page->fills_ask.store(1, std::memory_order_relaxed);
       std::copy(collective_names.begin(), collective_names.end(), page->collective_names);

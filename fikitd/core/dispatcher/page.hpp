@@ -14,10 +14,10 @@
 namespace fikit::dispatcher {
 
 // Returns a sealed memfd with an initialised page whose gate is open; the caller owns the descriptor. sample_every: one launch in so many is
-// timed in runs that are not measured, 0 = none. version: the shim's. collective_names: as on the page, from version 5 on. bounded: as on the page.
+// timed in runs that are not measured, 0 = none. version: the shim's. collective_names: as on the page, from version 5 on.
 // Throws std::system_error, and std::invalid_argument for a version that is not served or names that do not fit.
 int make_page(bool measure, std::int64_t lease_ns, std::int64_t spin_ns, std::uint32_t sample_every,
-              std::uint32_t version = FIKIT_PROTOCOL_VERSION, std::string_view collective_names = {}, bool bounded = false);
+              std::uint32_t version = FIKIT_PROTOCOL_VERSION, std::string_view collective_names = {});
 
 class Page final : public tracking::PageWords {
  public:

@@ -247,8 +247,7 @@ struct fikit_page {
   int64_t lease_ns;    /* how long a closed gate may hold without being renewed */
   int64_t spin_ns;     /* how long to spin at a closed gate before futex-waiting */
   uint32_t sample_every; /* time one launch in so many also when not measuring; 0: none */
-  uint32_t bounded;    /* 1: at an open gate, too, it stores little unfinished work (shim/gate/bound.h). 0, as older daemons have it: as much as it likes */
-  uint8_t pad0[24];
+  uint8_t pad0[28];
 
   /* Written by the daemon, read on the launch path: a cache line of its own. */
   FIKIT_ATOMIC(uint32_t) gate;      /* enum fikit_gate */
@@ -271,8 +270,7 @@ struct fikit_page {
   /* Written by the client's launch path. */
   FIKIT_ATOMIC(uint64_t) ring_head;
   FIKIT_ATOMIC(uint64_t) launch_seq; /* launches issued so far, kernels and graphs, open or granted */
-  FIKIT_ATOMIC(uint32_t) let_go;     /* so many launches went on beyond the bound, because what was stored did not run */
-  uint8_t pad3[44];
+  uint8_t pad3[48];
 
   /* Written by the client's slow path (closed gate). One requester at a time per process. */
   FIKIT_ATOMIC(uint32_t) request_seq;  /* +1 for each request; never 0 */

@@ -15,7 +15,7 @@ from typing import Final
 from fikitd._core import identify
 from fikitd.api.report_format import SLICES
 from fikitd.api.traces import Story
-from fikitd.base import priorities, protocol
+from fikitd.base import protocol
 from fikitd.base.protocol import ProtocolError
 from fikitd.base.shares import DESCRIPTIONS, NoPlace, Places, Rooms
 from fikitd.clients import client_profiles
@@ -136,9 +136,7 @@ class Managed:
         """Descriptors of its page and its doorbell."""
         kept = client.kept
         try:
-            record = client.record
-            bounded = record.priority > priorities.NAMES["high"] and not record.measure
-            page = os.dup(kept.page) if kept else self._gpus.make_page(record.measure, client.version, bounded=bounded)
+            page = os.dup(kept.page) if kept else self._gpus.make_page(client.record.measure, client.version)
             taken.callback(os.close, page)
             doorbell = os.dup(kept.doorbell) if kept else os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             taken.callback(os.close, doorbell)

@@ -105,7 +105,6 @@ class Core(Protocol):
         version: int,
         *,
         collective_names: str,
-        bounded: bool,
     ) -> int: ...
 
 
@@ -121,15 +120,12 @@ class Gpus:
         self._dispatchers: dict[str, Dispatcher] = {}
         self._clients: dict[str, Places] = {}
 
-    def make_page(self, measure: bool, version: int, *, bounded: bool = False) -> int:
-        """A new client's page, as its shim reads it: descriptor of a sealed memfd, the caller's to close.
-
-        `bounded`: it stores little unfinished work at an open gate, too, because others may come that go first.
-        """
+    def make_page(self, measure: bool, version: int) -> int:
+        """A new client's page, as its shim reads it: descriptor of a sealed memfd, the caller's to close."""
         s = self._scheduler
         return self._core.make_page(
             measure, s.lease_ms * 1_000_000, s.spin_us * 1000, s.sample_every, version,
-            collective_names="".join(f"{name}\0" for name in s.collective_kernels), bounded=bounded,
+            collective_names="".join(f"{name}\0" for name in s.collective_kernels),
         )  # fmt: skip
 
     def protection(self, record: JobRecord, warn: Callable[[str], None]) -> Protection:

@@ -278,14 +278,12 @@ class Daemon:
         collectives: bytes = b"",
         fills_ask: bool = False,
         copies_ask_from: int = 0,
-        bounded: bool = False,
         deaf: bool = False,
         late: bool = False,
         join: bytes | None = None,
     ) -> None:
         self.version = version  # the newest that it knows
         self.collectives, self.fills_ask, self.copies_ask_from = collectives, fills_ask, copies_ask_from  # of its pages
-        self.bounded = bounded
         self.join = join  # the answer to who asks to join MPS, empty: none; None: as a fikitd that knows of no MPS
         self.deaf = deaf  # after the hello: its node is busy
         self.path, self.at, self.answer = path, at, answer
@@ -359,7 +357,6 @@ class Daemon:
         page = Page(self.at, self.measure, int(self.lease_s * 1e9), self.spin_ns, self.sample_every, version)
         struct.pack_into(f"{len(self.collectives)}s", page.bytes, self.at["collective_names"], self.collectives)
         page.set_u32("fills_ask", self.fills_ask)
-        page.set_u32("bounded", self.bounded)
         struct.pack_into("<QQ", page.bytes, self.at["copies_ask_from"], *[self.copies_ask_from] * 2)
         if self.closed:
             page.close_gate(self.lease_s)

@@ -40,7 +40,7 @@ PAGE = {
     5: {"fills_ask": (100, 4), "collective_names": (165376, 2048)},
     6: {"moves": (167424, 128)},
     7: {"most_movable_bytes": (167552, 8), "most_movable_ns": (167560, 8)},
-    8: {"moves_per_s": (167568, 16), "bounded": (36, 4), "let_go": (144, 4)},
+    8: {"moves_per_s": (167568, 16)},
 }  # fmt: skip
 PAGE_BYTES = 172032
 # Behind the page, since version 7.

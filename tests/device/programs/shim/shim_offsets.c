@@ -24,8 +24,6 @@ int main(void) {
   FIELD(run_until);
   FIELD(copies_ask_from);
   FIELD(fills_ask);
-  FIELD(bounded);
-  FIELD(let_go);
   FIELD(collective_names);
   FIELD(ring_head);
   FIELD(launch_seq);
