@@ -183,7 +183,6 @@ static void *sets(void *word) {
 
 static void look(void) {
   pthread_t other;
-  device.bound_from = FIKIT_LOOK_NEVER;
   pthread_create(&other, NULL, sets, &device.sample_from);
   sets(&device.plan_from);
   pthread_join(other, NULL);

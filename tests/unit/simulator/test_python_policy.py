@@ -95,7 +95,8 @@ def test_prio_in_python_decides_as_the_native_one_to_the_nanosecond(
 def test_the_example_protects_the_high_job_and_feeds_the_low_one(scenario: Scenario) -> None:
     purse = EXAMPLES / "purse.py"
     protects_and_feeds(purse, scenario, high_jct_ratio=1.05, harvest=0.4, devices=DEVICES)
-    lies_between(purse, scenario, protects_more_than="prio", feeds_more_than="excl", devices=DEVICES)
+    # With MPS prio holds copies and memsets back, too, and protects as much.
+    lies_between(purse, scenario, protects_more_than="prio", feeds_more_than="excl", devices=[SLICES])
 
 
 @pytest.mark.parametrize(("policy", "fails"), [("exclusive", "the low job is starved"), ("fifo", "the high job takes")])

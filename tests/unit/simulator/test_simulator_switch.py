@@ -56,7 +56,7 @@ def test_where_kernels_overlap_there_is_none(traces: Path) -> None:
 def test_several_low_jobs_change_nothing(traces: Path, switch_us: int, policy: str) -> None:
     device = replace(SLICES, switch_ns=switch_us * US)
     found = simulator.measured_switch(scenario(traces, device, "train", "train"), policy)
-    assert found is None or abs(found[0] - switch_us * US) <= max(3 * US, switch_us * US / 10)
+    assert found is None or abs(found[0] - switch_us * US) <= max(4 * US, switch_us * US / 10)
 
 
 @pytest.mark.takes_seconds

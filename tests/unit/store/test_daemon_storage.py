@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,28 @@ def test_a_call_that_hangs_ends_for_its_caller() -> None:
 
     asyncio.run(ask())
     release.set()
+
+
+def test_what_a_finished_call_knew_is_let_go_at_once() -> None:
+    """A departed client with its pages among it, without Python's collector."""
+
+    class Known:
+        pass
+
+    async def ask() -> weakref.ref[Known]:
+        known = Known()
+        await Storage().run(1, lambda: str(known))
+        return weakref.ref(known)
+
+    gc.disable()
+    try:
+        known = asyncio.run(ask())
+        deadline = time.monotonic() + 5
+        while known() is not None and time.monotonic() < deadline:
+            time.sleep(0.001)  # the thread ends after its result
+        assert known() is None
+    finally:
+        gc.enable()
 
 
 def test_a_users_hanging_calls_use_up_that_users_places_only() -> None:
