@@ -196,35 +196,31 @@ static char **list_of(char **list, const char *first, size_t count, va_list *res
   return list;
 }
 
+/* `list`: the arguments of the function that has `first` as its last named one; `rest` stands behind them. */
+#define LIST(list, first, rest)                                                    \
+  va_start(rest, first);                                                           \
+  const size_t count = count_of(rest);                                             \
+  va_end(rest);                                                                    \
+  va_start(rest, first);                                                           \
+  char **list = list_of(alloca((count + 1) * sizeof(char *)), first, count, &(rest)) /* NOLINT(bugprone-macro-parentheses): a name */
+
 EXPORTED int execl(const char *path, const char *first, ...) {
   va_list rest;
-  va_start(rest, first);
-  const size_t count = count_of(rest);
-  va_end(rest);
-  va_start(rest, first);
-  char **list = list_of(alloca((count + 1) * sizeof(char *)), first, count, &rest);
+  LIST(list, first, rest);
   va_end(rest);
   return execv(path, list);
 }
 
 EXPORTED int execlp(const char *file, const char *first, ...) {
   va_list rest;
-  va_start(rest, first);
-  const size_t count = count_of(rest);
-  va_end(rest);
-  va_start(rest, first);
-  char **list = list_of(alloca((count + 1) * sizeof(char *)), first, count, &rest);
+  LIST(list, first, rest);
   va_end(rest);
   return execvp(file, list);
 }
 
 EXPORTED int execle(const char *path, const char *first, ...) {
   va_list rest;
-  va_start(rest, first);
-  const size_t count = count_of(rest);
-  va_end(rest);
-  va_start(rest, first);
-  char **list = list_of(alloca((count + 1) * sizeof(char *)), first, count, &rest);
+  LIST(list, first, rest);
   char *const *variables = va_arg(rest, char *const *);
   va_end(rest);
   return execve(path, list, variables);

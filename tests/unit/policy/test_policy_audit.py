@@ -9,7 +9,7 @@ from decisions import grants
 from fikitd._core import Policy
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
-HIGH, LOW, LOWER = 1, 2, 3
+HIGH, LOW, LOWER, OTHER = 1, 2, 3, 4
 ALONE = 2 * MS
 """Blocked time of one of the high client's waits without lower work."""
 EARNED = int(0.05 / 1.2 * (ALONE + MS))
@@ -272,6 +272,17 @@ def culprit(pair: Pair, client: int) -> None:
     pair.confirmed(client)
 
 
+def stopped_beside_another() -> Pair:
+    """A high client, LOW, whose work has just stopped all lower work, and OTHER, which cost nothing."""
+    pair = Pair()
+    pair.policy.event("client_added", OTHER, 0, priority=8)
+    pair.waits(count=400)
+    assert pair.granted(OTHER)
+    pair.confirmed(OTHER)
+    culprit(pair, LOW)
+    return pair
+
+
 def asks(pair: Pair, *clients: int) -> list[int]:
     """Which of the clients may go now? Then a wait of the high client."""
     went = []
@@ -285,22 +296,16 @@ def asks(pair: Pair, *clients: int) -> list[int]:
 
 def test_of_two_low_clients_the_one_that_stops_the_others_is_found_and_kept_for_20_seconds() -> None:
     """Each comes back alone; the first makes a wait late again, and the second goes on alone."""
-    pair = Pair()
-    other = 4
-    pair.policy.event("client_added", other, 0, priority=8)
-    pair.waits(count=400)
-    assert pair.granted(other)
-    pair.confirmed(other)
-    culprit(pair, LOW)
+    pair = stopped_beside_another()
     alone: set[int] = set()
-    while LOW not in (went := asks(pair, LOW, other)):
+    while LOW not in (went := asks(pair, LOW, OTHER)):
         alone |= set(went)
     assert not alone
     culprit(pair, LOW)
     begun, first, both = pair.now, 0, 0
     while not both:
-        went = asks(pair, LOW, other)
-        first = first or (pair.now if went == [other] else 0)
+        went = asks(pair, LOW, OTHER)
+        first = first or (pair.now if went == [OTHER] else 0)
         both = pair.now if LOW in went else 0
         assert pair.now - begun < 30 * S
     assert first - begun < 2 * S
@@ -308,17 +313,11 @@ def test_of_two_low_clients_the_one_that_stops_the_others_is_found_and_kept_for_
 
 
 def test_low_clients_that_cost_nothing_any_more_go_together_again() -> None:
-    pair = Pair()
-    other = 4
-    pair.policy.event("client_added", other, 0, priority=8)
-    pair.waits(count=400)
-    assert pair.granted(other)
-    pair.confirmed(other)
-    culprit(pair, LOW)
+    pair = stopped_beside_another()
     begun = pair.now
     went: list[int] = []
-    while went != [LOW, other]:
-        went = asks(pair, LOW, other)
+    while went != [LOW, OTHER]:
+        went = asks(pair, LOW, OTHER)
         assert pair.now - begun < 3 * S
 
 
@@ -367,17 +366,11 @@ def reason(pair: Pair, client: int) -> tuple[str, int] | None:
 
 def test_a_stop_a_pause_and_a_turn_tell_a_low_client_no_more_than_a_spent_budget() -> None:
     """The high client works alike in all of them; nothing else keeps these kernels."""
-    stopped = Pair()
-    other = 4
-    stopped.policy.event("client_added", other, 0, priority=8)
-    stopped.waits(count=400)
-    assert stopped.granted(other)
-    stopped.confirmed(other)
-    culprit(stopped, LOW)
+    stopped = stopped_beside_another()
     assert reason(stopped, LOW) == ("budget_spent", HIGH)
     while LOW not in asks(stopped, LOW):
         pass
-    assert reason(stopped, other) == ("budget_spent", HIGH), "it is the first one's turn"
+    assert reason(stopped, OTHER) == ("budget_spent", HIGH), "it is the first one's turn"
     paused = Pair()
     for _ in range(12):
         paused.granted()

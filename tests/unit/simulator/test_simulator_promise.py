@@ -3,42 +3,24 @@
 from __future__ import annotations
 
 import random
-import re
 from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
 from fikit.recordings.made import Made
-from fikitd.simulation.simulator import Device, Scenario, Trace, named, parse, simulate
+from fikitd.simulation.simulator import Device, Scenario, Trace, named, simulate
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from test_simulator_rare_long_kernels import high, trace
 
 DEVICES = {"slices": Device(), "h200": named("h200"), "mps": named("mps", mps_model="admission")}
 BLOCKS = {"slices": 64, "h200": 64, "mps": 4000}
 """Of 128 threads, of each kernel. Where kernels overlap, 64 of them leave room for others."""
-STEPS = 20
-"""Steps of the high job in a recording; a step is ten kernels of 200 us, a wait and 3 ms of host time."""
 HALF_SECOND = 5
 """Recordings that the high job goes through in half a second, alone."""
 LOAN_MS = 200
 LONGEST_US = 50_000
 """Of a low kernel. A longer one that nobody has seen before may take the loan by itself."""
-
-
-def trace(name: str, made: Made, blocks: int) -> Trace:
-    """The recording, with this grid for each kernel."""
-    grid = rf"\g<1>,{blocks},1,1,128,1,1,32,0"
-    return parse(name, re.sub(r"(\d),\d+,1,1,(64|128|256),1,1,32,0", grid, made.text().decode()))
-
-
-def high(blocks: int) -> Trace:
-    made = Made(random.Random(1))
-    for _ in range(STEPS):
-        for _ in range(10):
-            made.work("step", 200)
-        made.synchronize()
-        made.host += 3000
-    return trace("high", made, blocks)
 
 
 @dataclass(frozen=True)

@@ -17,19 +17,20 @@ SECOND = 10
 """Recordings that the high job goes through in a second, alone."""
 
 
-def trace(name: str, made: Made) -> Trace:
-    """The recording, with a grid of 64 blocks of 128 threads for each kernel."""
-    return parse(name, re.sub(r"(\d),\d+,1,1,(64|128|256),1,1,32,0", r"\1,64,1,1,128,1,1,32,0", made.text().decode()))
+def trace(name: str, made: Made, blocks: int = 64) -> Trace:
+    """The recording, with a grid of so many blocks of 128 threads for each kernel."""
+    grid = rf"\g<1>,{blocks},1,1,128,1,1,32,0"
+    return parse(name, re.sub(r"(\d),\d+,1,1,(64|128|256),1,1,32,0", grid, made.text().decode()))
 
 
-def high() -> Trace:
+def high(blocks: int = 64) -> Trace:
     made = Made(random.Random(1))
     for _ in range(STEPS):
         for _ in range(10):
             made.work("step", 200)
         made.synchronize()
         made.host += 3000
-    return trace("high", made)
+    return trace("high", made, blocks)
 
 
 def low(long_us: float, chance: float, seed: int) -> Trace:
